@@ -146,6 +146,7 @@ type Event struct {
 
 	typeValue []byte
 	fields    []fieldValue
+	others    int // members that nothing here reads
 }
 
 type fieldValue struct {
@@ -203,6 +204,7 @@ func (e *Event) visit(key, value []byte) {
 		f, ok = fieldsByName[decode(key)]
 	}
 	if !ok {
+		e.others++
 		return
 	}
 	for i := range e.fields {
@@ -252,6 +254,18 @@ func (e *Event) RunID() string { s, _ := e.text(fRunID); return s }
 
 // ParentRunID is the event's parentRunId, "" where absent.
 func (e *Event) ParentRunID() string { s, _ := e.text(fParentRunID); return s }
+
+// Outcome is the type of a RUN_FINISHED's outcome, "" where it has none.
+func (e *Event) Outcome() string {
+	o := e.get(fOutcome)
+	if !isObject(o) {
+		return ""
+	}
+	if t := member(o, "type"); isString(t) {
+		return decode(t)
+	}
+	return ""
+}
 
 // HasInput says whether a RUN_STARTED carries its RunAgentInput.
 func (e *Event) HasInput() bool { return isObject(e.get(fInput)) }

@@ -1,0 +1,199 @@
+package agui
+
+import "bytes"
+
+// Conversation is what a run's fold begins with and what it leaves for the next run of its thread. It is immutable.
+type Conversation struct {
+	Messages   [][]byte // whole JSON objects
+	State      []byte   // JSON; meaningful where StateKnown
+	StateKnown bool
+	// Full says whether the inputs of all runs of the path are known.
+	Full bool
+	// Pending and PendingEnd are the RUN_STARTED (compact) and RUN_FINISHED of the run whose interrupts are still open;
+	// nil where none are.
+	Pending, PendingEnd []byte
+}
+
+// Run is one run as of one entry: what was admitted, what is open, and the fold. Nobody may use it at the same time as
+// its owner; Views of it are immutable and free.
+type Run struct {
+	config RunConfig
+	base   *Conversation
+
+	event Event
+	adm   Admission
+	fold  *fold
+
+	input    []byte // recorded with an entry before or at RUN_STARTED
+	known    bool   // the input is known, whole
+	inEvent  bool   // it stands in RUN_STARTED
+	terminal [][]byte
+	entries  int
+	view     *View // of the current entry, made at need
+}
+
+// RunConfig says what a Run may take.
+type RunConfig struct {
+	// MaxEvent is the largest event in bytes that is admitted; 0 is 8 MiB.
+	MaxEvent int
+	// PassInvalid admits whatever is valid JSON (--invalid=pass).
+	PassInvalid bool
+}
+
+// DefaultMaxEvent is the size limit of an event: docs/contract.md, section 1.
+const DefaultMaxEvent = 8 << 20
+
+// NewRun is a run before its first entry. base is what its thread's conversation was when it started; nil where there
+// is no earlier run.
+func NewRun(base *Conversation, config RunConfig) *Run {
+	if config.MaxEvent <= 0 {
+		config.MaxEvent = DefaultMaxEvent
+	}
+	return &Run{config: config, base: base, fold: newFold(base)}
+}
+
+// Rebase sets what the run starts from, where that was found out only after entries before its start were applied. It
+// has no effect once the run has started.
+func (r *Run) Rebase(base *Conversation) {
+	if !r.adm.Started() {
+		r.base, r.fold, r.view = base, newFold(base), nil
+	}
+}
+
+// Entry is one entry of a run's stream as the fold needs it.
+type Entry struct {
+	Event   []byte // immutable from here on
+	Input   []byte // the field input, nil where absent
+	NoEvent bool   // there was no field event
+}
+
+// Apply takes the next entry. The Verdict's slices are immutable; Verdict.Event is the event as it may be sent.
+func (r *Run) Apply(en Entry) Verdict {
+	r.view = nil
+	r.entries++
+	if en.Input != nil && r.input == nil && !r.adm.Started() && checkValue(en.Input) == nil {
+		r.input = bytes.TrimSpace(en.Input)
+	}
+	v := r.admit(en)
+	if v.Restart {
+		r.fold = newFold(r.base)
+		r.terminal = nil
+	}
+	if v.Fold {
+		r.take()
+	}
+	if v.End {
+		r.end(v)
+	}
+	return v
+}
+
+func (r *Run) admit(en Entry) Verdict {
+	switch {
+	case en.NoEvent:
+		return Verdict{Reason: ReasonNoEvent, Detail: "the entry has no field event"}
+	case len(en.Event) > r.config.MaxEvent:
+		return r.adm.Refuse(errTooLarge, en.Event)
+	}
+	if err := r.event.Parse(en.Event); err != nil {
+		return r.adm.Refuse(err, en.Event)
+	}
+	v := r.adm.Admit(&r.event)
+	v.Event = r.event.Raw
+	if r.config.PassInvalid && !v.Send && v.Instead == nil && !v.Late {
+		v.Send = true
+	}
+	return v
+}
+
+// take folds the event that was admitted last.
+func (r *Run) take() {
+	ef := r.adm.effect()
+	if ef.typ == RunStarted {
+		r.start()
+		return
+	}
+	if r.event.Type >= ThinkingStart {
+		ef.id = r.legacyID(ef.id)
+	}
+	r.fold.apply(&r.event, ef)
+}
+
+// legacyID makes the id that stands for one of the client's random ones unique in the thread.
+func (r *Run) legacyID(id string) string { return id + "-" + r.fold.runID }
+
+// start takes the RUN_STARTED that was admitted last.
+func (r *Run) start() {
+	f := r.fold
+	f.started, f.runID = compactStart(&r.event), r.event.RunID()
+	input, verbatim := r.event.get(fInput), false
+	r.inEvent = isObject(input)
+	if !r.inEvent {
+		input, verbatim = r.input, true
+	}
+	r.known = f.begin(input, verbatim)
+}
+
+// end notes what is sent at the run's end.
+func (r *Run) end(v Verdict) {
+	r.terminal = append(r.terminal, v.Closings...)
+	switch {
+	case v.Instead != nil:
+		r.terminal = append(r.terminal, v.Instead)
+	case v.Send:
+		r.terminal = append(r.terminal, v.Event)
+	}
+}
+
+// Started says whether the run has begun, Ended whether it is over.
+func (r *Run) Started() bool { return r.adm.Started() }
+
+// Ended says whether the run's terminal event was applied.
+func (r *Run) Ended() bool { return r.adm.Ended() }
+
+// Full says whether the inputs of this run and of the path before it are known. Before the run has started it is false.
+func (r *Run) Full() bool { return r.known && (r.base == nil || r.base.Full) }
+
+// InputKnown says whether this run's input is known, InputInEvent whether it stands in its RUN_STARTED, where every
+// client sees it.
+func (r *Run) InputKnown() bool { return r.known }
+
+// InputInEvent says whether the run's input stands in its RUN_STARTED.
+func (r *Run) InputInEvent() bool { return r.inEvent }
+
+// Size is what the fold weighs in memory, in bytes, roughly.
+func (r *Run) Size() int { return r.fold.size + r.fold.customs.bytes + r.fold.raws.bytes }
+
+// Conversation is what the run leaves for the next one.
+func (r *Run) Conversation() *Conversation {
+	f := r.fold
+	c := &Conversation{Full: r.Full(), StateKnown: f.stateKnown, Pending: f.pending, PendingEnd: f.pendingEnd}
+	c.Messages = make([][]byte, len(f.msgs))
+	var segs [][]byte
+	for i, m := range f.msgs {
+		segs = m.segments(segs[:0])
+		c.Messages[i] = bytes.Join(segs, nil)
+	}
+	if f.stateKnown {
+		c.State = f.state.raw()
+	}
+	return c
+}
+
+// Size is what the conversation weighs in memory, in bytes.
+func (c *Conversation) Size() int {
+	return sizeOf(c.Messages) + len(c.State) + len(c.Pending) + len(c.PendingEnd)
+}
+
+// compactStart is a RUN_STARTED with what a preamble may repeat: ids and version, never the input.
+func compactStart(e *Event) []byte {
+	out := append(make([]byte, 0, 128), `{"type":"RUN_STARTED"`...)
+	for _, f := range [...]field{fThreadID, fRunID, fProtocolVersion, fParentRunID} {
+		if v := e.get(f); isString(v) {
+			out = append(out, ',', '"')
+			out = append(out, fieldNames[f]...)
+			out = append(append(out, '"', ':'), v...)
+		}
+	}
+	return append(out, '}')
+}

@@ -1,0 +1,140 @@
+package agui
+
+import (
+	"bytes"
+	"sync"
+)
+
+// View is a run at one entry, immutable: it shares the run's bytes, and the run goes on beside it. Its methods may be
+// called by anyone at once.
+type View struct {
+	// Started and Ended say how far the run was; Full whether its history is.
+	Started, Ended, Full bool
+	// StateKnown says whether State is more than a guess.
+	StateKnown bool
+
+	start     []byte // compact RUN_STARTED; nil if the run began with its RUN_ERROR
+	messages  []viewMessage
+	state     []byte
+	items     []openItem
+	subagents []subagent
+	lanes     []lane
+	customs   []passingEvent
+	raws      []passingEvent
+	omitted   [2]int // CUSTOM, RAW
+	pending   [2][]byte
+	terminal  [][]byte
+
+	once     sync.Once
+	preamble Preamble
+}
+
+type viewMessage struct {
+	id, role string
+	calls    []string
+	segs     [][]byte
+	// stream is what re-streams a legacy reasoning message, whose id only the client knows.
+	body []byte
+	meta []byte
+}
+
+// View is the run as of the entry that was applied last. It costs one small step a message; the bytes are shared.
+func (r *Run) View() *View {
+	if r.view != nil {
+		return r.view
+	}
+	f := r.fold
+	v := &View{
+		Started: r.adm.Started(), Ended: r.adm.Ended(), Full: r.Full(), StateKnown: f.stateKnown,
+		start: f.started, items: r.adm.items(), subagents: r.adm.subagents(), lanes: r.adm.lanes(),
+		customs: append([]passingEvent(nil), f.customs.events...), raws: append([]passingEvent(nil), f.raws.events...),
+		omitted: [2]int{f.customs.omitted, f.raws.omitted}, terminal: r.terminal,
+	}
+	if f.stateKnown {
+		v.state = f.state.raw()
+	}
+	if f.pending != nil && (!r.adm.Ended() || !bytes.Equal(f.pending, f.started)) {
+		v.pending = [2][]byte{f.pending, f.pendingEnd}
+	}
+	size := len(v.state)
+	var segs [][]byte
+	v.messages = make([]viewMessage, len(f.msgs))
+	for i, m := range f.msgs {
+		from := len(segs)
+		segs = m.segments(segs)
+		size += sizeOf(segs[from:]) + messageCost
+		vm := viewMessage{id: m.id, role: m.role, segs: segs[from:len(segs):len(segs)]}
+		for _, c := range m.calls {
+			vm.calls = append(vm.calls, c.id)
+		}
+		v.messages[i] = vm
+	}
+	for i := range v.items {
+		if !v.items[i].legacy {
+			continue
+		}
+		v.items[i].id = r.legacyID(v.items[i].id)
+		if m := f.byID[v.items[i].id]; m != nil && v.items[i].kind == itemReasoning {
+			v.keepLegacy(m)
+		}
+	}
+	f.size, f.measured = size, size
+	r.view = v
+	return v
+}
+
+// keepLegacy notes what is needed to stream an open legacy message again.
+func (v *View) keepLegacy(m *message) {
+	for i := range v.messages {
+		if v.messages[i].id == m.id {
+			v.messages[i].body = m.body[:len(m.body):len(m.body)]
+			v.messages[i].meta = m.meta.appendMember(nil)
+		}
+	}
+}
+
+// MessageIDs are the ids of the conversation's messages, decoded, in order.
+func (v *View) MessageIDs() []string {
+	ids := make([]string, len(v.messages))
+	for i, m := range v.messages {
+		ids[i] = m.id
+	}
+	return ids
+}
+
+// Messages is the conversation as a JSON array.
+func (v *View) Messages() []byte { return joinMessages(nil, v.messages, nil) }
+
+// State is the state as JSON, null where it isn't known.
+func (v *View) State() []byte {
+	if !v.StateKnown {
+		return []byte("null")
+	}
+	return v.state
+}
+
+// Size is what the conversation and the state weigh as JSON, in bytes.
+func (v *View) Size() int {
+	n := len(v.state)
+	for _, m := range v.messages {
+		n += sizeOf(m.segs) + 1
+	}
+	return n
+}
+
+func joinMessages(head []byte, messages []viewMessage, tail []byte) []byte {
+	n := len(head) + len(tail) + 2
+	for _, m := range messages {
+		n += sizeOf(m.segs) + 1
+	}
+	out := append(append(make([]byte, 0, n), head...), '[')
+	for i, m := range messages {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		for _, s := range m.segs {
+			out = append(out, s...)
+		}
+	}
+	return append(append(out, ']'), tail...)
+}

@@ -1,0 +1,213 @@
+package backfill
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/stream"
+)
+
+// Summary is a run in a list.
+type Summary struct {
+	Run     stream.RunID    `json:"run"`
+	Thread  stream.ThreadID `json:"thread,omitempty"`
+	Parent  stream.RunID    `json:"parent,omitempty"`
+	State   RunState        `json:"state"`
+	Started int64           `json:"startedAtMs,omitempty"` // milliseconds since 1970
+	Newest  int64           `json:"newestAtMs,omitempty"`  // of the newest entry
+	Entries int64           `json:"entries"`
+}
+
+// Detail is all that is known of a run.
+type Detail struct {
+	Summary
+	History  string         `json:"history"` // full or partial
+	Cursor   string         `json:"cursor"`  // of the newest entry
+	Withheld []Withheld     `json:"withheld"`
+	Reasons  map[string]int `json:"withheldByReason"`
+}
+
+// Conversation is what a thread has come to.
+type Conversation struct {
+	Messages  json.RawMessage `json:"messages"`
+	State     json.RawMessage `json:"state"` // null while it isn't known
+	Cursor    string          `json:"cursor"`
+	ActiveRun *stream.RunID   `json:"activeRun"` // null where none is active
+}
+
+// peek waits until a run's feed stands at its head and calls see under its lock. It returns ErrUnknownRun where the
+// run has no entry.
+func (s *Service) peek(ctx context.Context, run stream.RunID, see func(m *machine)) error {
+	bounds, err := s.log.Bounds(ctx, run)
+	switch {
+	case err != nil:
+		return err
+	case bounds[0].WrongType:
+		return stream.ErrWrongType
+	case bounds[0].Last.ID.IsZero():
+		return ErrUnknownRun
+	}
+	feed, err := s.hub.Feed(run)
+	if err != nil {
+		return err
+	}
+	defer s.hub.Release(feed)
+	m := feed.Machine().(*machine)
+	if err := feed.Wait(ctx, func() bool { return m.entries > 0 }); err != nil {
+		return err
+	}
+	feed.With(func(stream.ID) { see(m) })
+	return nil
+}
+
+// Run tells all of a run. It fails with ErrUnknownRun where the run has no entry, and with stream.ErrWrongType.
+func (s *Service) Run(ctx context.Context, run stream.RunID) (Detail, error) {
+	var d Detail
+	err := s.peek(ctx, run, func(m *machine) {
+		d = Detail{Summary: m.summary(), History: "partial", Cursor: m.cursor.String(), Reasons: map[string]int{}}
+		if m.run.Full() {
+			d.History = "full"
+		}
+		d.Withheld = append([]Withheld{}, m.withheld.newest...)
+		for r, n := range m.withheld.counts {
+			d.Reasons[r] = n
+		}
+	})
+	return d, err
+}
+
+func (m *machine) summary() Summary {
+	return Summary{
+		Run: m.id, Thread: m.thread, Parent: m.parent, State: m.state(), Started: int64(m.start.Ms),
+		Newest: int64(m.cursor.Entry.Ms), Entries: int64(m.entries),
+	}
+}
+
+// Thread lists a thread's runs, the one that started last first. A thread that nobody knows has none.
+func (s *Service) Thread(ctx context.Context, thread stream.ThreadID, limit int) ([]Summary, error) {
+	runs, err := s.registry.Thread(ctx, thread, limit)
+	if err != nil || len(runs) == 0 {
+		return nil, err
+	}
+	ids := make([]stream.RunID, len(runs))
+	for i, r := range runs {
+		ids[i] = r.Run
+	}
+	return s.summaries(ctx, ids)
+}
+
+// summaries outlines runs from the first and the last entry of each; those without an entry are left out.
+func (s *Service) summaries(ctx context.Context, ids []stream.RunID) ([]Summary, error) {
+	bounds, err := s.log.Bounds(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	var out []Summary
+	for i, b := range bounds {
+		if b.WrongType || b.Last.ID.IsZero() {
+			continue
+		}
+		sum := Summary{
+			Run: ids[i], State: StateRunning, Entries: b.Len, Started: int64(b.First.ID.Ms), Newest: int64(b.Last.ID.Ms),
+		}
+		if st, ok := findStart([]stream.Entry{b.First}); ok {
+			sum.Thread, sum.Parent = st.thread, st.parent
+		}
+		var e agui.Event
+		if !b.Last.NoEvent && e.Parse(b.Last.Event) == nil && e.Type.Terminal() {
+			sum.State = stateOfEnd(&e)
+		} else if f := s.hub.Peek(ids[i]); f != nil {
+			f.With(func(stream.ID) { sum.State = f.Machine().(*machine).state() })
+		}
+		out = append(out, sum)
+	}
+	return out, nil
+}
+
+// Lister lists the registry (stream.Registry).
+type Lister interface {
+	List(ctx context.Context, before stream.ID, limit int) ([]stream.RunEvent, stream.ID, error)
+}
+
+// Runs lists the runs that the registry names, the newest first, from before on (zero: from the newest). next is zero
+// where there are no more; a page may be short.
+func (s *Service) Runs(ctx context.Context, list Lister, before stream.ID, limit int) (runs []Summary, next stream.ID, err error) {
+	events, next, err := list.List(ctx, before, limit)
+	if err != nil || len(events) == 0 {
+		return nil, next, err
+	}
+	var ids []stream.RunID
+	seen := map[stream.RunID]bool{}
+	for _, e := range events {
+		if !seen[e.Run] && e.State == stream.RunStarted {
+			seen[e.Run] = true
+			ids = append(ids, e.Run)
+		}
+	}
+	runs, err = s.summaries(ctx, ids)
+	return runs, next, err
+}
+
+// Messages tells what a thread has come to, by the run that started last. ErrUnknownRun means that it has no run.
+func (s *Service) Messages(ctx context.Context, thread stream.ThreadID) (Conversation, error) {
+	th, release, err := s.threads.open(ctx, thread)
+	if err != nil {
+		return Conversation{}, err
+	}
+	defer release()
+	r, ok, _ := th.newest()
+	if !ok {
+		return Conversation{}, ErrUnknownRun
+	}
+	var c Conversation
+	var view *agui.View
+	err = s.peek(ctx, r.run, func(m *machine) {
+		view = m.run.View()
+		cursor := m.cursor
+		cursor.Run, cursor.HasRun = stream.HashRun(r.run), true
+		c.Cursor = cursor.String()
+	})
+	if err != nil {
+		return Conversation{}, err
+	}
+	if !view.Ended {
+		c.ActiveRun = &r.run
+	}
+	if view.Size() > s.config.MaxConversation {
+		return Conversation{}, ErrTooLarge
+	}
+	c.Messages, c.State = view.Messages(), view.State()
+	return c, nil
+}
+
+// Events calls yield for the run's entries after an ID, as a session from the start would give them, up to the head.
+func (s *Service) Events(ctx context.Context, run stream.RunID, after stream.ID, yield func(Item) error) error {
+	bounds, err := s.log.Bounds(ctx, run)
+	switch {
+	case err != nil:
+		return err
+	case bounds[0].WrongType:
+		return stream.ErrWrongType
+	case bounds[0].Last.ID.IsZero():
+		return ErrUnknownRun
+	}
+	rep := newReplay(s, run)
+	for {
+		entries, more, err := rep.page(ctx)
+		if err != nil {
+			return err
+		}
+		for _, d := range entries {
+			if !after.Less(d.ID) {
+				continue
+			}
+			if err := yield(Item{Delivery: d, Cursor: d.Cursor}); err != nil {
+				return err
+			}
+		}
+		if !more {
+			return nil
+		}
+	}
+}

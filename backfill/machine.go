@@ -1,0 +1,192 @@
+package backfill
+
+import (
+	"context"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/hub"
+	"github.com/aguihub/aguihub/stream"
+)
+
+// machine is a run in the making: it implements hub.Machine with the fold and the admission of package agui.
+type machine struct {
+	service *Service
+	id      stream.RunID
+
+	run      *agui.Run
+	resolved bool // the run's start was seen and what it started from is known
+
+	// set by Prepare and Admit
+	thread   stream.ThreadID // "" while unknown
+	parent   stream.RunID
+	start    stream.ID // of its RUN_STARTED, or of the RUN_ERROR that it began with
+	end      stream.ID // of its terminal event; zero while it runs
+	outcome  RunState
+	cursor   stream.Cursor // of the newest entry
+	entries  int
+	hasInput bool // the input stands in RUN_STARTED itself
+	withheld withheldList
+}
+
+func (s *Service) newMachine(id stream.RunID) hub.Machine {
+	return &machine{service: s, id: id, run: agui.NewRun(nil, s.config.agui())}
+}
+
+// Prepared implements hub.Machine.
+func (m *machine) Prepared() bool { return m.resolved }
+
+// Prepare implements hub.Machine: where the run's start is among the next entries it finds out what came before it.
+func (m *machine) Prepare(ctx context.Context, next []stream.Entry) error {
+	st, ok := findStart(next)
+	if !ok {
+		return nil
+	}
+	m.thread, m.parent, m.start = st.thread, st.parent, st.id
+	base, err := m.service.history(ctx, m.id, st)
+	if err != nil {
+		return err
+	}
+	m.run.Rebase(base.conversation)
+	m.parent = base.run
+	m.resolved = true
+	return nil
+}
+
+// start is what a run's first RUN_STARTED says.
+type start struct {
+	id     stream.ID
+	thread stream.ThreadID // "" where it names none that can be used
+	parent stream.RunID    // what parentRunId says
+}
+
+// findStart finds the entry that begins the run.
+func findStart(entries []stream.Entry) (start, bool) {
+	var e agui.Event
+	for _, en := range entries {
+		if en.NoEvent || e.Parse(en.Event) != nil {
+			continue
+		}
+		switch e.Type {
+		case agui.RunStarted:
+			st := start{id: en.ID}
+			st.thread, _ = stream.ParseThreadID(e.ThreadID())
+			st.parent, _ = stream.ParseRunID(e.ParentRunID())
+			return st, true
+		case agui.RunError:
+			return start{id: en.ID}, true
+		default:
+		}
+	}
+	return start{}, false
+}
+
+// Admit implements hub.Machine.
+func (m *machine) Admit(en stream.Entry) *hub.Delivery {
+	v := m.run.Apply(agui.Entry{Event: en.Event, Input: en.Input, NoEvent: en.NoEvent})
+	m.entries++
+	m.cursor = stream.Cursor{Entry: en.ID, Sum: stream.Checksum(en.Event)}
+	if v.Restart {
+		m.start, m.end, m.outcome = en.ID, stream.ID{}, ""
+	}
+	if v.End {
+		m.end, m.outcome = en.ID, outcomeOf(v)
+		m.service.remember(m)
+	} else if v.Late {
+		m.service.remember(m)
+	}
+	d := deliver(en.ID, m.cursor, v)
+	if v.Reason != "" {
+		m.withheld.add(Withheld{ID: m.cursor.String(), Reason: string(v.Reason), Detail: v.Detail})
+	}
+	return d
+}
+
+// deliver makes of a verdict what subscribers get.
+func deliver(id stream.ID, cursor stream.Cursor, v agui.Verdict) *hub.Delivery {
+	d := &hub.Delivery{ID: id, Cursor: cursor, Reason: string(v.Reason), End: v.End, Restart: v.Restart}
+	switch {
+	case v.Instead != nil:
+		d.Events = append(append(d.Events, v.Closings...), v.Instead)
+	case v.Send && len(v.Closings) == 0:
+		d.Events = [][]byte{v.Event}
+	case v.Send:
+		d.Events = append(append(d.Events, v.Closings...), v.Event)
+	}
+	return d
+}
+
+func outcomeOf(v agui.Verdict) RunState {
+	if v.Instead != nil {
+		return StateError
+	}
+	var e agui.Event
+	if e.Parse(v.Event) != nil {
+		return StateError
+	}
+	return stateOfEnd(&e)
+}
+
+// stateOfEnd is the state that a terminal event leaves.
+func stateOfEnd(e *agui.Event) RunState {
+	if e.Type == agui.RunError {
+		return StateError
+	}
+	switch e.Outcome() {
+	case "interrupt":
+		return StateInterrupted
+	case "cancelled":
+		return StateCancelled
+	default:
+		return StateFinished
+	}
+}
+
+// Size implements hub.Machine.
+func (m *machine) Size() int { return m.run.Size() + m.withheld.size() }
+
+// RunState is what a run is, as its stream tells.
+type RunState string
+
+// The states of a run: docs/contract.md, section 4.
+const (
+	StateRunning     RunState = "running"
+	StateFinished    RunState = "finished"
+	StateError       RunState = "error"
+	StateCancelled   RunState = "cancelled"
+	StateInterrupted RunState = "interrupted"
+)
+
+func (m *machine) state() RunState {
+	if m.outcome != "" {
+		return m.outcome
+	}
+	return StateRunning
+}
+
+// Withheld is one entry that subscribers didn't get as it was published.
+type Withheld struct {
+	ID     string `json:"id"` // cursor
+	Reason string `json:"reason"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// maxWithheld bounds the list of withheld entries of a run; the counts go on.
+const maxWithheld = 100
+
+type withheldList struct {
+	newest []Withheld
+	counts map[string]int
+}
+
+func (w *withheldList) add(x Withheld) {
+	if w.counts == nil {
+		w.counts = map[string]int{}
+	}
+	w.counts[x.Reason]++
+	if len(w.newest) == maxWithheld {
+		w.newest = append(w.newest[:0], w.newest[1:]...)
+	}
+	w.newest = append(w.newest, x)
+}
+
+func (w *withheldList) size() int { return len(w.newest) * 400 }

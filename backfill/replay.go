@@ -1,0 +1,109 @@
+package backfill
+
+import (
+	"context"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/hub"
+	"github.com/aguihub/aguihub/stream"
+)
+
+// replay reads a run again from its first entry, with an admission of its own.
+type replay struct {
+	service *Service
+	id      stream.RunID
+	run     *agui.Run
+	cursor  stream.Cursor // of the newest entry read
+}
+
+func newReplay(s *Service, id stream.RunID) *replay {
+	return &replay{service: s, id: id, run: agui.NewRun(nil, s.config.agui())}
+}
+
+// page returns the next deliveries.
+func (r *replay) page(ctx context.Context) (out []*hub.Delivery, more bool, err error) {
+	page, err := r.service.log.Range(ctx, r.id, r.cursor.Entry, historyEntries, historyBytes)
+	if err != nil {
+		return nil, false, err
+	}
+	if page.Anchor == stream.AnchorMissing {
+		return nil, false, hub.ErrLost
+	}
+	for _, en := range page.Entries {
+		v := r.run.Apply(agui.Entry{Event: en.Event, Input: en.Input, NoEvent: en.NoEvent})
+		r.cursor = stream.Cursor{Entry: en.ID, Sum: stream.Checksum(en.Event)}
+		out = append(out, deliver(en.ID, r.cursor, v))
+	}
+	return out, page.More, nil
+}
+
+// openFromStart sends the run's own events from the first entry, adjacent deltas of one item joined, then goes live.
+func (ses *Session) openFromStart(ctx context.Context) ([]Item, error) {
+	rep := newReplay(ses.service, ses.current.run)
+	var full bool
+	ses.feed.With(func(stream.ID) {
+		full = ses.machine.run.Full()
+		ses.current.start, ses.current.parent = ses.machine.start, ses.machine.parent
+	})
+	ses.step = func(ctx context.Context) ([]Item, error) { return ses.replayPage(ctx, rep) }
+	return []Item{ses.attachedItem(full), catchup("events")}, nil
+}
+
+// replayPage sends one page, until the feed's ring takes over.
+func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error) {
+	if !rep.cursor.Entry.IsZero() {
+		sub, ok, err := ses.feed.JoinAfter(rep.cursor.Entry)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			ses.sub, ses.step = sub, ses.live
+			items := append(ses.items[:0], live(ses.place(rep.cursor), 0))
+			if rep.run.Ended() {
+				items = append(items, ended(ses.current.run))
+				ses.step = ses.over
+			}
+			ses.items = items
+			return items, nil
+		}
+	}
+	entries, _, err := rep.page(ctx)
+	if err != nil {
+		return nil, err
+	}
+	items := ses.items[:0]
+	for _, d := range entries {
+		items = append(items, Item{Delivery: d, Cursor: ses.place(d.Cursor)})
+	}
+	ses.items = joinDeltas(items)
+	return ses.items, nil
+}
+
+// joinDeltas makes one event of adjacent deltas of one item.
+func joinDeltas(items []Item) []Item {
+	var j agui.Joiner
+	out := items[:0]
+	var held Item
+	flush := func() {
+		if n, event := j.Take(); n > 1 {
+			out = append(out, Item{Event: event, Cursor: held.Cursor})
+		} else if n == 1 {
+			out = append(out, held)
+		}
+	}
+	for _, it := range items {
+		plain := it.Delivery != nil && len(it.Delivery.Events) == 1 && it.Delivery.Reason == ""
+		if plain && j.Add(it.Delivery.Events[0]) {
+			held = it
+			continue
+		}
+		flush()
+		if plain && j.Add(it.Delivery.Events[0]) {
+			held = it
+			continue
+		}
+		out = append(out, it)
+	}
+	flush()
+	return out
+}

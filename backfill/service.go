@@ -1,0 +1,103 @@
+package backfill
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/hub"
+	"github.com/aguihub/aguihub/stream"
+)
+
+// Registry is what a Service asks about runs and threads (stream.Registry).
+type Registry interface {
+	Announce(ctx context.Context, info stream.RunInfo) error
+	Correct(ctx context.Context, thread stream.ThreadID, run stream.RunID, startMs int64) error
+	Thread(ctx context.Context, thread stream.ThreadID, limit int) ([]stream.ThreadRun, error)
+	Follow(after stream.ID, sink func([]stream.RunEvent)) (stop func())
+}
+
+// Log is where a Service reads runs (stream.Redis with its Tail).
+type Log interface {
+	hub.Log
+	Bounds(ctx context.Context, runs ...stream.RunID) ([]stream.Bounds, error)
+}
+
+// Config of a Service. Nothing may change while it runs.
+type Config struct {
+	// Name is this hub's name, as `attached` tells it.
+	Name string
+	// AttachWait is how long an attach waits for a run that is unknown yet; 0 is 30 s.
+	AttachWait time.Duration
+	// MaxEvent is the largest event in bytes; 0 is 8 MiB.
+	MaxEvent int
+	// MaxConversation is the largest conversation and state that an attach restates, in bytes; 0 is 32 MiB.
+	MaxConversation int
+	// PassInvalid sends whatever is valid JSON (--invalid=pass).
+	PassInvalid bool
+	// CacheBytes bounds the conversations of ended runs that are kept for the next runs of their threads; 0 is 256 MiB.
+	CacheBytes int
+	// Hub is how feeds and subscribers are bounded.
+	Hub hub.Config
+}
+
+func (c *Config) fill() {
+	if c.AttachWait <= 0 {
+		c.AttachWait = 30 * time.Second
+	}
+	if c.MaxEvent <= 0 {
+		c.MaxEvent = agui.DefaultMaxEvent
+	}
+	if c.MaxConversation <= 0 {
+		c.MaxConversation = 32 << 20
+	}
+	if c.CacheBytes <= 0 {
+		c.CacheBytes = 256 << 20
+	}
+}
+
+func (c *Config) agui() agui.RunConfig {
+	return agui.RunConfig{MaxEvent: c.MaxEvent, PassInvalid: c.PassInvalid}
+}
+
+// Errors that transports branch on.
+var (
+	// ErrUnknownRun says that a run had no entry within Config.AttachWait.
+	ErrUnknownRun = errors.New("backfill: unknown run")
+	// ErrTooLarge says that the conversation is larger than Config.MaxConversation.
+	ErrTooLarge = errors.New("backfill: conversation too large")
+)
+
+// Service makes sessions. Its methods may be called by any number of goroutines.
+type Service struct {
+	config   Config
+	hub      *hub.Hub
+	log      Log
+	registry Registry
+	logger   *zap.Logger
+	pasts    *cache
+	threads  *threads
+}
+
+// New starts a service whose goroutines end with ctx; Close waits for them. newest is the registry's newest entry as
+// of now: what is announced after it is heard.
+func New(ctx context.Context, log Log, registry Registry, newest stream.ID, config Config, logger *zap.Logger) *Service {
+	config.fill()
+	s := &Service{config: config, log: log, registry: registry, logger: logger, pasts: newCache(config.CacheBytes)}
+	s.hub = hub.New(ctx, log, s.newMachine, config.Hub, logger)
+	s.threads = newThreads(ctx, s)
+	s.threads.follow(newest)
+	return s
+}
+
+// Close ends all sessions and waits for the service's goroutines.
+func (s *Service) Close() {
+	s.threads.close()
+	s.hub.Close()
+}
+
+// Figures reads the hub's figures.
+func (s *Service) Figures() hub.Figures { return s.hub.Figures() }

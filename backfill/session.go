@@ -1,0 +1,316 @@
+package backfill
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/hub"
+	"github.com/aguihub/aguihub/stream"
+)
+
+// Request is what a subscriber asks for. Exactly one of Run and Thread is set.
+type Request struct {
+	Run    stream.RunID
+	Thread stream.ThreadID
+	// Head follows this run's branch of the thread.
+	Head stream.RunID
+	// FromStart sends the run's own events from the first entry instead of snapshots.
+	FromStart bool
+	// Raw adds RAW events to what a preamble repeats.
+	Raw bool
+}
+
+// Session is one attach. Its methods are for one goroutine, but for Close.
+type Session struct {
+	service *Service
+	request Request
+	step    func(context.Context) ([]Item, error) // what Next does next
+
+	thread  *thread // nil for a run
+	release func()  // of the thread
+	current threadRun
+	// held are the ids of the messages that the subscriber holds from the run before, nil where it holds none.
+	held     []string
+	attached bool
+
+	feed    *hub.Feed
+	machine *machine
+	sub     *hub.Subscriber
+	queue   []*hub.Delivery
+	items   []Item
+}
+
+// Attach begins a session. It does no I/O but for a thread's list of runs.
+func (s *Service) Attach(ctx context.Context, r Request) (*Session, error) {
+	ses := &Session{service: s, request: r}
+	if r.Thread == "" {
+		ses.current.run = r.Run
+		ses.step = ses.openRun
+		return ses, nil
+	}
+	th, release, err := s.threads.open(ctx, r.Thread)
+	if err != nil {
+		return nil, err
+	}
+	ses.thread, ses.release = th, release
+	ses.step = ses.openThread
+	return ses, nil
+}
+
+// Next returns the next items, waiting for them. The slice is good until the next call. At the end of a run it
+// returns io.EOF; else why the session can't go on: ErrUnknownRun, ErrTooLarge, hub.ErrLagged, hub.ErrLost,
+// hub.ErrClosed, stream.ErrWrongType, or ctx's error.
+func (ses *Session) Next(ctx context.Context) ([]Item, error) {
+	for {
+		items, err := ses.step(ctx)
+		if len(items) > 0 || err != nil {
+			return items, err
+		}
+	}
+}
+
+// Idle says whether Next would have to wait, so that a transport may flush what it holds back.
+func (ses *Session) Idle() bool { return ses.sub == nil || len(ses.sub.Ready()) == 0 }
+
+// Close ends the session. It must not be called while Next runs.
+func (ses *Session) Close() {
+	ses.leaveRun()
+	if ses.release != nil {
+		ses.release()
+	}
+	ses.step = func(context.Context) ([]Item, error) { return nil, hub.ErrClosed }
+}
+
+func (ses *Session) leaveRun() {
+	if ses.sub != nil {
+		ses.sub.Close()
+		ses.sub = nil
+	}
+	if ses.feed != nil {
+		ses.service.hub.Release(ses.feed)
+		ses.feed, ses.machine = nil, nil
+	}
+}
+
+// enter takes the current run's feed and waits until the run has started or, for a while, until it is known at all.
+func (ses *Session) enter(ctx context.Context) error {
+	ses.leaveRun()
+	feed, err := ses.service.hub.Feed(ses.current.run)
+	if err != nil {
+		return err
+	}
+	ses.feed, ses.machine = feed, feed.Machine().(*machine)
+	wait, cancel := context.WithTimeoutCause(ctx, ses.service.config.AttachWait, ErrUnknownRun)
+	defer cancel()
+	err = feed.Wait(wait, func() bool { return ses.machine.run.Started() || ses.machine.run.Ended() })
+	if err != nil && ctx.Err() == nil && wait.Err() != nil {
+		return ErrUnknownRun
+	}
+	return err
+}
+
+func (ses *Session) openRun(ctx context.Context) ([]Item, error) {
+	if err := ses.enter(ctx); err != nil {
+		return nil, err
+	}
+	if ses.request.FromStart {
+		return ses.openFromStart(ctx)
+	}
+	return ses.restate("fresh")
+}
+
+func (ses *Session) openThread(ctx context.Context) ([]Item, error) {
+	if head := ses.request.Head; head != "" {
+		ses.current = threadRun{run: head}
+	} else {
+		r, ok, _ := ses.thread.newest()
+		if !ok {
+			ses.step = ses.awaitFirst
+			ses.attached = true
+			return []Item{attached("", ses.thread.id, true, ses.service.config.Name)}, nil
+		}
+		ses.current = r
+	}
+	return ses.openRun(ctx)
+}
+
+// awaitFirst waits for a thread's first run.
+func (ses *Session) awaitFirst(ctx context.Context) ([]Item, error) {
+	r, ok, changed := ses.thread.newest()
+	if !ok {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-changed:
+			return nil, nil
+		}
+	}
+	ses.current = r
+	return ses.openRun(ctx)
+}
+
+// restate joins the current run where it stands: the bracket with what is past, then the live tail.
+func (ses *Session) restate(mode string) ([]Item, error) {
+	var view *agui.View
+	var cursor stream.Cursor
+	sub, err := ses.feed.Join(func(stream.ID) {
+		view, cursor = ses.machine.run.View(), ses.machine.cursor
+		ses.current.start, ses.current.parent = ses.machine.start, ses.machine.parent
+	})
+	if err != nil {
+		return nil, err
+	}
+	ses.sub = sub
+	if view.Size() > ses.service.config.MaxConversation {
+		return nil, ErrTooLarge
+	}
+	items := ses.items[:0]
+	if !ses.attached {
+		items = append(items, ses.attachedItem(view.Full))
+	}
+	items = append(items, catchup(mode))
+	p := view.Preamble()
+	if mode != "fresh" {
+		p = view.PreambleFor(ses.held)
+	} else if ses.thread != nil {
+		items = events(items, p.Pending)
+	}
+	items = events(items, p.Start, p.Past)
+	omitted := p.Omitted
+	if ses.request.Raw {
+		items = events(items, p.PassingRaw)
+		omitted = p.OmittedRaw
+	} else {
+		items = events(items, p.Passing)
+	}
+	items = events(items, p.Lanes, p.Terminal)
+	items = append(items, live(ses.place(cursor), omitted))
+	ses.items, ses.step = items, ses.live
+	if view.Ended {
+		items = append(items, ended(ses.current.run))
+		ses.held = view.MessageIDs()
+		ses.step = ses.over
+	}
+	return items, nil
+}
+
+func (ses *Session) attachedItem(full bool) Item {
+	ses.attached = true
+	var thread stream.ThreadID
+	if ses.thread != nil {
+		thread = ses.thread.id
+	} else {
+		ses.feed.With(func(stream.ID) { thread = ses.machine.thread })
+	}
+	return attached(ses.current.run, thread, full, ses.service.config.Name)
+}
+
+// place is a cursor of the current run as this session gives it.
+func (ses *Session) place(c stream.Cursor) stream.Cursor {
+	if ses.thread != nil && !c.Entry.IsZero() {
+		c.Run, c.HasRun = stream.HashRun(ses.current.run), true
+	}
+	return c
+}
+
+func events(items []Item, lists ...[][]byte) []Item {
+	for _, list := range lists {
+		for _, e := range list {
+			items = append(items, Item{Event: e})
+		}
+	}
+	return items
+}
+
+// live hands on what comes.
+func (ses *Session) live(ctx context.Context) ([]Item, error) {
+	queue, err := ses.sub.Next(ctx, ses.queue)
+	if err != nil {
+		return nil, err
+	}
+	ses.queue = queue
+	items := ses.items[:0]
+	for _, d := range queue {
+		if d.Restart {
+			ses.items = items
+			return ses.restarted(d)
+		}
+		items = append(items, Item{Delivery: d, Cursor: ses.place(d.Cursor)})
+		if d.End {
+			items = append(items, ended(ses.current.run))
+			ses.feed.With(func(stream.ID) { ses.held = ses.machine.run.View().MessageIDs() })
+			ses.step = ses.over
+			break
+		}
+	}
+	ses.items = items
+	return items, nil
+}
+
+// restarted begins anew: the run did.
+func (ses *Session) restarted(d *hub.Delivery) ([]Item, error) {
+	latest := ses.place(d.Cursor).String()
+	ses.sub.Close()
+	ses.sub = nil
+	ses.attached, ses.held = false, nil
+	before := append(ses.items, control(ControlReset, controlReset{
+		Control: ControlReset, Reason: "restarted", Latest: &latest,
+	}))
+	ses.items = nil
+	fresh, err := ses.restate("fresh")
+	if err != nil {
+		return nil, err
+	}
+	ses.items = append(before, fresh...)
+	return ses.items, nil
+}
+
+// over comes after a run's end: a run's session ends, a thread's goes on with the next run.
+func (ses *Session) over(ctx context.Context) ([]Item, error) {
+	if ses.thread == nil {
+		return nil, io.EOF
+	}
+	ses.leaveRun()
+	next, ok, changed := ses.thread.after(ses.current, ses.request.Head != "")
+	if !ok {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-changed:
+			return nil, nil
+		}
+	}
+	before := ses.current
+	ses.current = next
+	if err := ses.enter(ctx); err != nil {
+		if errors.Is(err, ErrUnknownRun) || errors.Is(err, hub.ErrLost) {
+			return nil, nil // it was there when it was announced: deleted since
+		}
+		return nil, err
+	}
+	return ses.nextRun(before)
+}
+
+// nextRun goes on with the run after before. Where a watcher would hold the same, the subscriber simply watches it from
+// its first entry; else the run is restated.
+func (ses *Session) nextRun(before threadRun) ([]Item, error) {
+	watch := false
+	ses.feed.With(func(stream.ID) {
+		m := ses.machine
+		watch = m.parent == before.run && (m.run.InputInEvent() || !m.run.InputKnown())
+	})
+	if !watch {
+		return ses.restate("snapshot")
+	}
+	sub, ok, err := ses.feed.JoinAfter(stream.ID{})
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return ses.restate("snapshot")
+	}
+	ses.sub, ses.step = sub, ses.live
+	return nil, nil
+}

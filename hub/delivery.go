@@ -1,0 +1,79 @@
+package hub
+
+import (
+	"sync/atomic"
+
+	"github.com/aguihub/aguihub/stream"
+)
+
+// Delivery is one entry of a run as its subscribers get it. It is immutable and shared by all of them.
+type Delivery struct {
+	ID     stream.ID
+	Cursor stream.Cursor // the position of a reader who has this entry
+	// Events are sent in order; none where the entry is withheld. Only the last one completes the entry.
+	Events [][]byte
+	// Reason is why the entry is withheld or sent otherwise than published; "" where nothing is wrong.
+	Reason string
+	// End says that the run ends with this entry, Restart that it began anew.
+	End, Restart bool
+
+	size  int
+	wires [Wires]atomic.Pointer[[]byte]
+}
+
+// Wires is how many wire forms a Delivery can keep: whoever transports deliveries numbers its forms below it.
+const Wires = 8
+
+// deliveryCost is what a delivery costs beside its bytes, roughly: the struct and its places in ring and queue.
+const deliveryCost = 200
+
+// Size is what the delivery weighs in a queue, in bytes.
+func (d *Delivery) Size() int {
+	if d.size == 0 {
+		d.size = deliveryCost
+		for _, e := range d.Events {
+			d.size += len(e)
+		}
+	}
+	return d.size
+}
+
+// Wire returns the delivery in a wire form, encoded once for all subscribers. encode may run more than once when
+// several ask at the same time; its result must not be changed.
+func (d *Delivery) Wire(form int, encode func(*Delivery) []byte) []byte {
+	if p := d.wires[form].Load(); p != nil {
+		return *p
+	}
+	b := encode(d)
+	d.wires[form].Store(&b)
+	return b
+}
+
+// stats are the hub's running figures; read them with Figures.
+type stats struct {
+	waiting, subscribers, bytes           atomic.Int64 // now
+	deliveries, lagged, entries, withheld atomic.Int64 // since start
+}
+
+// Figures is a reading of a hub's figures.
+type Figures struct {
+	Feeds       int   // runs that are followed
+	Waiting     int64 // of them, runs without an entry yet
+	Subscribers int64 // now
+	Entries     int64 // read from runs, since start
+	Withheld    int64 // of them, not sent as published
+	Deliveries  int64 // put into queues, since start
+	Lagged      int64 // subscribers that lagged, since start
+	Bytes       int64 // held by feeds as of the last sweep
+}
+
+// Figures reads the hub's figures.
+func (h *Hub) Figures() Figures {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Figures{
+		Feeds: len(h.feeds), Waiting: h.stats.waiting.Load(),
+		Subscribers: h.stats.subscribers.Load(), Entries: h.stats.entries.Load(), Withheld: h.stats.withheld.Load(),
+		Deliveries: h.stats.deliveries.Load(), Lagged: h.stats.lagged.Load(), Bytes: h.stats.bytes.Load(),
+	}
+}

@@ -1,0 +1,313 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/stream"
+)
+
+// Feed is one run's entries in one process: read once, admitted once, pushed to every subscriber. It goes through
+// loading (its loader pages through what is there) to live (the tail's sink applies what comes); a live feed whose
+// machine must be prepared first goes back to loading.
+type Feed struct {
+	hub *Hub
+	run stream.RunID
+
+	// guarded by hub.mu
+	users     int
+	idleSince time.Time
+
+	mu      sync.Mutex
+	counted bool // among the hub's waiting feeds
+	machine Machine
+	last    stream.ID // the newest entry that was admitted
+	ring    []*Delivery
+	// ringFrom is the entry before the ring's first: zero while the ring holds the run from its first entry.
+	ringFrom  stream.ID
+	ringBytes int
+	subs      map[*Subscriber]struct{}
+	loading   bool
+	stop      func()        // of the tail; nil while loading
+	changed   chan struct{} // closed and replaced whenever something that Wait looks at has changed
+	loaded    bool          // the head was reached once
+	err       error         // why the feed is dead; nil while it lives
+}
+
+// Pages are read at most this large. Redis answers one in about a millisecond (docs/benchmarks.md).
+const (
+	pageEntries = 1000
+	pageBytes   = 4 << 20
+)
+
+func newFeed(h *Hub, run stream.RunID) *Feed {
+	return &Feed{
+		hub: h, run: run, machine: h.newMachine(run), subs: map[*Subscriber]struct{}{}, loading: true,
+		changed: make(chan struct{}), counted: true,
+	}
+}
+
+// Run is the feed's run.
+func (f *Feed) Run() stream.RunID { return f.run }
+
+// Machine is the feed's machine. Look at it only from functions that the feed calls under its lock.
+func (f *Feed) Machine() Machine { return f.machine }
+
+// Size is what the feed holds in memory, in bytes.
+func (f *Feed) Size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ringBytes + f.machine.Size()
+}
+
+// load reads the run up to its head and then follows its tail.
+func (f *Feed) load(ctx context.Context) {
+	f.unfollow()
+	for attempt := 0; ; {
+		more, err := f.page(ctx)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, ErrClosed):
+			return
+		case errors.Is(err, stream.ErrWrongType), errors.Is(err, ErrLost):
+			f.hub.logger.Warn("run can't be read", zap.String("run", string(f.run)), zap.Error(err))
+			f.hub.forget(f)
+			f.drop(err)
+			return
+		case err != nil:
+			f.hub.logger.Warn("reading a run, will try again", zap.String("run", string(f.run)), zap.Error(err))
+			if !pause(ctx, attempt) {
+				return
+			}
+			attempt++
+			continue
+		}
+		attempt = 0
+		if !more {
+			f.follow()
+			return
+		}
+	}
+}
+
+// pause waits before another attempt, jittered, up to two seconds; false when ctx ended.
+func pause(ctx context.Context, attempt int) bool {
+	d := min(50*time.Millisecond<<min(attempt, 6), 2*time.Second)
+	t := time.NewTimer(d/2 + rand.N(d/2))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// page reads and applies one page.
+func (f *Feed) page(ctx context.Context) (more bool, err error) {
+	f.mu.Lock()
+	last, dead := f.last, f.err
+	f.mu.Unlock()
+	if dead != nil {
+		return false, ErrClosed
+	}
+	page, err := f.hub.log.Range(ctx, f.run, last, pageEntries, pageBytes)
+	if err != nil {
+		return false, err
+	}
+	if page.Anchor == stream.AnchorMissing {
+		return false, ErrLost
+	}
+	if len(page.Entries) > 0 && !f.machine.Prepared() {
+		if err := f.machine.Prepare(ctx, page.Entries); err != nil {
+			return false, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.apply(page.Entries)
+	return page.More, nil
+}
+
+// follow goes live from the newest entry.
+func (f *Feed) follow() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return
+	}
+	f.loading, f.loaded = false, true
+	f.stop = f.hub.log.Follow(f.run, f.last, f.sink)
+	f.signal()
+}
+
+// sink takes a batch of the live tail.
+func (f *Feed) sink(b stream.Batch) {
+	if b.Err != nil {
+		f.hub.forget(f)
+		f.drop(b.Err)
+		f.hub.spawn(func(context.Context) { f.unfollow() })
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil || f.loading {
+		return
+	}
+	if !f.machine.Prepared() {
+		f.loading = true
+		f.hub.spawn(f.load)
+		return
+	}
+	f.apply(b.Entries)
+}
+
+// apply admits entries and pushes what is sent; f.mu is held.
+func (f *Feed) apply(entries []stream.Entry) {
+	if len(entries) == 0 {
+		return
+	}
+	for _, e := range entries {
+		if !f.last.Less(e.ID) {
+			continue
+		}
+		d := f.machine.Admit(e)
+		f.last = e.ID
+		f.keep(d)
+		for s := range f.subs {
+			s.push(d)
+		}
+		f.hub.stats.entries.Add(1)
+		if d.Reason != "" {
+			f.hub.stats.withheld.Add(1)
+		}
+	}
+	f.hub.stats.deliveries.Add(int64(len(f.subs) * len(entries)))
+	f.arrived()
+	f.signal()
+}
+
+// arrived takes the feed out of those that wait for a first entry; f.mu is held.
+func (f *Feed) arrived() {
+	if f.counted {
+		f.counted = false
+		f.hub.stats.waiting.Add(-1)
+	}
+}
+
+// keep puts a delivery into the ring and drops the oldest beyond the bound.
+func (f *Feed) keep(d *Delivery) {
+	f.ring = append(f.ring, d)
+	f.ringBytes += d.Size()
+	drop := 0
+	for f.ringBytes > f.hub.config.RingBytes && drop < len(f.ring)-1 {
+		f.ringBytes -= f.ring[drop].Size()
+		f.ringFrom = f.ring[drop].ID
+		drop++
+	}
+	if drop > 0 {
+		clear(f.ring[:drop])
+		f.ring = f.ring[drop:]
+	}
+}
+
+// signal wakes those who wait for a change; f.mu is held.
+func (f *Feed) signal() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// drop ends the feed and all its subscribers with err.
+func (f *Feed) drop(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return
+	}
+	f.err = err
+	f.arrived()
+	for s := range f.subs {
+		s.fail(err)
+	}
+	f.signal()
+}
+
+// unfollow ends the tail's calls. It must not be called from the sink.
+func (f *Feed) unfollow() {
+	f.mu.Lock()
+	stop := f.stop
+	f.stop = nil
+	f.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// Wait blocks until the feed has reached its run's head once and ok returns true, the feed dies (its error), or ctx
+// ends. ok is called under the feed's lock, after every change.
+func (f *Feed) Wait(ctx context.Context, ok func() bool) error {
+	for {
+		f.mu.Lock()
+		err, done, changed := f.err, f.loaded && ok(), f.changed
+		f.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// With calls see under the feed's lock, when the machine stands at entry last.
+func (f *Feed) With(see func(last stream.ID)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	see(f.last)
+}
+
+// Join adds a subscriber that gets every entry from now on. see is called under the same lock, when the machine
+// stands at entry last: what see finds and what the subscriber gets meet without a gap or a repeat.
+func (f *Feed) Join(see func(last stream.ID)) (*Subscriber, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return nil, f.err
+	}
+	see(f.last)
+	return f.add(nil), nil
+}
+
+// JoinAfter adds a subscriber that gets every entry after the given one, zero meaning from the first. ok is false if
+// the ring doesn't reach back that far: then page through the run's stream and try again from where that got.
+func (f *Feed) JoinAfter(after stream.ID) (s *Subscriber, ok bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return nil, false, f.err
+	}
+	if after.Less(f.ringFrom) {
+		return nil, false, nil
+	}
+	from := len(f.ring)
+	for from > 0 && after.Less(f.ring[from-1].ID) {
+		from--
+	}
+	return f.add(f.ring[from:]), true, nil
+}
+
+func (f *Feed) add(queue []*Delivery) *Subscriber {
+	s := newSubscriber(f, queue)
+	f.subs[s] = struct{}{}
+	f.hub.stats.subscribers.Add(1)
+	return s
+}
