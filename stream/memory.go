@@ -103,15 +103,16 @@ func (m *Memory) Append(ctx context.Context, run RunID, recs ...Record) ([]ID, e
 	return ids, nil
 }
 
-// AppendFields appends one entry with these fields, as an agent that does what it likes.
-func (m *Memory) AppendFields(run RunID, fields map[string]string) (ID, error) {
+// AppendFields appends one entry with these fields to any stream, a run's or the registry's, as an agent that
+// does what it likes. The key is one of Keys.
+func (m *Memory) AppendFields(key string, fields map[string]string) (ID, error) {
 	values := make(map[string]any, len(fields))
 	for k, v := range fields {
 		values[k] = v
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.add(m.keys.Run(run), values)
+	return m.add(key, values)
 }
 
 // add appends to any stream. Caller holds mu.

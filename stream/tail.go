@@ -33,6 +33,9 @@ type TailConfig struct {
 	// Grace is for how long a slow sink may hold up the runs that share its connection, per batch. After that
 	// its run is left out until the sink returns. 0 means 20 ms.
 	Grace time.Duration
+	// Poll reads by a sweep over all keys every 100 ms instead of blocking. On a cluster, where one read can't
+	// span slots, it is always so.
+	Poll bool
 }
 
 func (c TailConfig) withDefaults() TailConfig {

@@ -1,0 +1,159 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// controlTTL is how long a shard's control stream outlives its last interrupt. It may well expire while the
+// shard is read: the next interrupt creates it anew.
+const controlTTL = time.Minute
+
+// blockSource reads with XREAD BLOCK, one connection a shard. Each shard has a private stream, read along with
+// its runs, and an entry there interrupts the read: the only way that needs no rights beyond those on
+// streams and works with any server.
+type blockSource struct {
+	// static
+	client  redis.UniversalClient
+	keys    Keys
+	process string
+
+	// guarded by mu
+	mu      sync.Mutex
+	control map[uint64]ID // newest control entry seen, by shard
+}
+
+func newBlockSource(client redis.UniversalClient, keys Keys, process string) *blockSource {
+	return &blockSource{client: client, keys: keys, process: process, control: make(map[uint64]ID)}
+}
+
+func (s *blockSource) read(ctx context.Context, shard uint64, keys []position, count int, block time.Duration) ([]reply, error) {
+	// Fresh keys are read singly first: an XREAD fails as a whole when one of its keys is of another type,
+	// and miniredis then even says nothing.
+	replies, err := readSingly(ctx, s.client, keys, count, func(k position) bool { return k.fresh })
+	if err != nil || len(replies) > 0 {
+		return replies, err
+	}
+	replies, err = s.readBlocked(ctx, shard, keys, count, block)
+	if err == nil || !concernsKey(err) {
+		return replies, err
+	}
+	replies, probeErr := readSingly(ctx, s.client, keys, count, func(position) bool { return true })
+	if probeErr != nil || len(replies) > 0 {
+		return replies, probeErr
+	}
+	return nil, err
+}
+
+// concernsKey reports whether a read's error may be due to a single key.
+func concernsKey(err error) bool {
+	return errors.Is(err, ErrWrongType) || errors.Is(err, ErrDenied)
+}
+
+// readSingly reads keys one by one in a pipeline, so that each has an error of its own.
+func readSingly(
+	ctx context.Context, client redis.UniversalClient, keys []position, count int, pick func(position) bool,
+) ([]reply, error) {
+	pipe := client.Pipeline()
+	cmds := make([]*redis.XMessageSliceCmd, len(keys))
+	for i, k := range keys {
+		if pick(k) {
+			cmds[i] = pipe.XRangeN(ctx, k.key, k.after.Next().String(), "+", int64(count))
+		}
+	}
+	if pipe.Len() == 0 {
+		return nil, nil
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	var replies []reply
+	for i, cmd := range cmds {
+		if cmd == nil {
+			continue
+		}
+		err := classify(ctx, "read", cmd.Err())
+		if err != nil && !concernsKey(err) {
+			return nil, err
+		}
+		messages, parseErr := messagesOf(cmd.Val())
+		if parseErr != nil {
+			return nil, parseErr
+		}
+		if err != nil || len(messages) > 0 {
+			replies = append(replies, reply{key: i, messages: messages, err: err})
+		}
+	}
+	return replies, nil
+}
+
+// readBlocked reads all keys and the control stream, waiting for up to block.
+func (s *blockSource) readBlocked(ctx context.Context, shard uint64, keys []position, count int, block time.Duration) ([]reply, error) {
+	control := s.keys.tailControl(s.process, shard)
+	n := len(keys) + 1
+	streams := make([]string, 2*n)
+	for i, k := range keys {
+		streams[i], streams[n+i] = k.key, k.after.String()
+	}
+	streams[n-1], streams[2*n-1] = control, s.controlSeen(shard).String()
+	found, err := s.client.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: int64(count), Block: block}).Result()
+	if err != nil {
+		return nil, classify(ctx, "tail", err)
+	}
+	replies := make([]reply, 0, len(found))
+	i := 0
+	for _, stream := range found { // in the order that was asked for
+		messages, err := messagesOf(stream.Messages)
+		if err != nil {
+			return nil, err
+		}
+		if stream.Stream == control {
+			s.sawControl(shard, messages)
+			continue
+		}
+		for i < len(keys) && keys[i].key != stream.Stream {
+			i++
+		}
+		if i == len(keys) {
+			return nil, errors.New("stream: tail: a stream that wasn't asked for")
+		}
+		replies = append(replies, reply{key: i, messages: messages})
+	}
+	return replies, nil
+}
+
+func (s *blockSource) controlSeen(shard uint64) ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.control[shard]
+}
+
+func (s *blockSource) sawControl(shard uint64, ms []message) {
+	if len(ms) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.control[shard] = ms[len(ms)-1].id
+}
+
+func (s *blockSource) interrupt(ctx context.Context, shards []uint64) error {
+	pipe := s.client.Pipeline()
+	for _, shard := range shards {
+		key := s.keys.tailControl(s.process, shard)
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, MaxLen: 1, Values: []any{"wake", "1"}})
+		pipe.Expire(ctx, key, controlTTL)
+	}
+	_, err := pipe.Exec(ctx)
+	return classify(ctx, "interrupt", err)
+}
+
+func (s *blockSource) forget(shard uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.control, shard)
+}
+
+func (s *blockSource) close() error { return s.client.Close() }
