@@ -37,7 +37,7 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 }
 
 // overRedis runs the suite over servers that addr starts, one a test.
-func overRedis(t *testing.T, cfg stream.TailConfig, start func(t *testing.T) (addr string, outage func(during func()))) {
+func overRedis(t *testing.T, scheme string, cfg stream.TailConfig, start func(t *testing.T) (addr string, outage func(during func()))) {
 	t.Helper()
 	addrs := make(map[streamtest.Log]string)
 	outages := make(map[streamtest.Log]func(func()))
@@ -45,7 +45,7 @@ func overRedis(t *testing.T, cfg stream.TailConfig, start func(t *testing.T) (ad
 		Tail: cfg,
 		Open: func(t *testing.T) streamtest.Log {
 			addr, outage := start(t)
-			log, err := stream.Connect("redis://"+addr, stream.Config{})
+			log, err := stream.Connect(scheme+addr, stream.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,13 +104,13 @@ func startServer(t *testing.T) (addr string, outage func(during func())) {
 }
 
 func TestEmbeddedKeepsTheContract(t *testing.T) {
-	overRedis(t, stream.TailConfig{}, startEmbedded)
+	overRedis(t, "redis://", stream.TailConfig{}, startEmbedded)
 }
 
 func TestRedisKeepsTheContract(t *testing.T) {
-	overRedis(t, stream.TailConfig{}, startServer)
+	overRedis(t, "redis://", stream.TailConfig{}, startServer)
 }
 
 func TestPollingRedisKeepsTheContract(t *testing.T) {
-	overRedis(t, stream.TailConfig{Poll: true}, startServer)
+	overRedis(t, "redis://", stream.TailConfig{Poll: true}, startServer)
 }

@@ -54,8 +54,7 @@ type Page struct {
 	More        bool  // there may be entries behind the page: ask again after its last entry
 }
 
-// Bounds is the outline of one run's stream. Its parts are read one after the other, so that on a live run
-// Last and Len may be newer than First.
+// Bounds is the outline of one run's stream at one moment (on the embedded server Len may be older).
 type Bounds struct {
 	Run       RunID
 	Exists    bool  // the key exists, though perhaps without entries

@@ -165,60 +165,6 @@ func messagesOf(ms []redis.XMessage) ([]message, error) {
 	return messages, nil
 }
 
-// Bounds returns the outline of each run's stream, in the order of runs, from one pipeline. A key of another
-// type is flagged, and no error.
-func (l *Redis) Bounds(ctx context.Context, runs ...RunID) ([]Bounds, error) {
-	if len(runs) == 0 {
-		return nil, nil
-	}
-	type part struct {
-		exists, length *redis.IntCmd
-		first, last    *redis.XMessageSliceCmd
-	}
-	parts := make([]part, len(runs))
-	pipe := l.commands.Pipeline()
-	for i, run := range runs {
-		key := l.keys.Run(run)
-		parts[i] = part{
-			exists: pipe.Exists(ctx, key),
-			length: pipe.XLen(ctx, key),
-			first:  pipe.XRangeN(ctx, key, "-", "+", 1),
-			last:   pipe.XRevRangeN(ctx, key, "+", "-", 1),
-		}
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	bounds := make([]Bounds, len(runs))
-	for i, p := range parts {
-		b := &bounds[i]
-		b.Run = runs[i]
-		err := classify(ctx, "bounds", errors.Join(p.exists.Err(), p.first.Err(), p.last.Err(), p.length.Err()))
-		if errors.Is(err, ErrWrongType) {
-			b.Exists, b.WrongType = true, true
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		b.Exists, b.Len = p.exists.Val() > 0, p.length.Val()
-		if b.First, err = onlyEntry(p.first.Val()); err != nil {
-			return nil, err
-		}
-		if b.Last, err = onlyEntry(p.last.Val()); err != nil {
-			return nil, err
-		}
-	}
-	return bounds, nil
-}
-
-// onlyEntry converts the first of ms, zero if there is none.
-func onlyEntry(ms []redis.XMessage) (Entry, error) {
-	messages, err := messagesOf(ms)
-	if err != nil || len(messages) == 0 {
-		return Entry{}, err
-	}
-	return entryOf(messages[0]), nil
-}
-
 // Trim removes the entries below first and returns how many they were. It is exact and may be repeated.
 func (l *Redis) Trim(ctx context.Context, run RunID, first ID) (int64, error) {
 	n, err := l.commands.XTrimMinID(ctx, l.keys.Run(run), first.String()).Result()
