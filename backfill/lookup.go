@@ -3,6 +3,8 @@ package backfill
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 
 	"github.com/aguihub/aguihub/agui"
 	"github.com/aguihub/aguihub/stream"
@@ -84,17 +86,43 @@ func (m *machine) summary() Summary {
 	}
 }
 
-// Thread lists a thread's runs, the one that started last first. A thread that nobody knows has none.
-func (s *Service) Thread(ctx context.Context, thread stream.ThreadID, limit int) ([]Summary, error) {
-	runs, err := s.registry.Thread(ctx, thread, limit)
-	if err != nil || len(runs) == 0 {
-		return nil, err
+// ThreadPlace is a place in a thread's list of runs: behind a run that started at that time. The zero value is before
+// the first.
+type ThreadPlace struct {
+	StartMs int64
+	Run     stream.RunID
+}
+
+// Thread lists a thread's runs behind a place, the one that started last first, at most limit. next is zero where there
+// are no more; a page may be short, since runs without an entry are left out. A thread that nobody knows has none. Only
+// the newest 10,000 are listed.
+func (s *Service) Thread(ctx context.Context, thread stream.ThreadID, after ThreadPlace, limit int) (page []Summary, next ThreadPlace, err error) {
+	runs, err := s.registry.Thread(ctx, thread, 0)
+	if err != nil {
+		return nil, next, err
+	}
+	if after != (ThreadPlace{}) {
+		runs = slices.DeleteFunc(runs, func(r stream.ThreadRun) bool { return !after.before(r) })
+	}
+	if len(runs) > limit {
+		runs = runs[:limit]
+		next = ThreadPlace{runs[limit-1].StartMs, runs[limit-1].Run}
+	}
+	if len(runs) == 0 {
+		return nil, next, nil
 	}
 	ids := make([]stream.RunID, len(runs))
 	for i, r := range runs {
 		ids[i] = r.Run
 	}
-	return s.summaries(ctx, ids)
+	page, err = s.summaries(ctx, ids)
+	return page, next, err
+}
+
+// before says whether a run comes behind the place: the newest first, and of one millisecond the greatest id first, as
+// Redis orders them.
+func (p ThreadPlace) before(r stream.ThreadRun) bool {
+	return r.StartMs < p.StartMs || r.StartMs == p.StartMs && r.Run < p.Run
 }
 
 // summaries outlines runs from the first and the last entry of each; those without an entry are left out.
@@ -181,8 +209,14 @@ func (s *Service) Messages(ctx context.Context, thread stream.ThreadID) (Convers
 	return c, nil
 }
 
-// Events calls yield for the run's entries after an ID, as a session from the start would give them, up to the head.
-func (s *Service) Events(ctx context.Context, run stream.RunID, after stream.ID, yield func(Item) error) error {
+// ErrGone says that a position isn't one of the run's: its entry was trimmed or lost, the run was recreated, or it is
+// ahead of the newest entry.
+var ErrGone = errors.New("backfill: no such position in the run")
+
+// Events calls yield for the run's entries after a position (zero: from the first), as a session from the start would
+// give them, up to the head. It fails with ErrUnknownRun, stream.ErrWrongType, with ErrGone before the first yield, and
+// with the error of yield.
+func (s *Service) Events(ctx context.Context, run stream.RunID, after stream.Cursor, yield func(Item) error) error {
 	bounds, err := s.log.Bounds(ctx, run)
 	switch {
 	case err != nil:
@@ -193,20 +227,28 @@ func (s *Service) Events(ctx context.Context, run stream.RunID, after stream.ID,
 		return ErrUnknownRun
 	}
 	rep := newReplay(s, run)
+	found := after.Entry.IsZero()
 	for {
 		entries, more, err := rep.page(ctx)
 		if err != nil {
 			return err
 		}
 		for _, d := range entries {
-			if !after.Less(d.ID) {
-				continue
-			}
-			if err := yield(Item{Delivery: d, Cursor: d.Cursor}); err != nil {
-				return err
+			switch {
+			case found:
+				if err := yield(Item{Delivery: d, Cursor: d.Cursor}); err != nil {
+					return err
+				}
+			case d.ID == after.Entry && d.Cursor.Sum == after.Sum:
+				found = true
+			case !d.ID.Less(after.Entry):
+				return ErrGone
 			}
 		}
 		if !more {
+			if !found {
+				return ErrGone
+			}
 			return nil
 		}
 	}

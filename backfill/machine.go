@@ -103,7 +103,9 @@ func (m *machine) Admit(en stream.Entry) *hub.Delivery {
 
 // deliver makes of a verdict what subscribers get.
 func deliver(id stream.ID, cursor stream.Cursor, v agui.Verdict) *hub.Delivery {
-	d := &hub.Delivery{ID: id, Cursor: cursor, Reason: string(v.Reason), End: v.End, Restart: v.Restart}
+	d := &hub.Delivery{
+		ID: id, Cursor: cursor, Reason: string(v.Reason), Detail: v.Detail, End: v.End, Restart: v.Restart,
+	}
 	switch {
 	case v.Instead != nil:
 		d.Events = append(append(d.Events, v.Closings...), v.Instead)

@@ -3,7 +3,9 @@ package backfill
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"time"
 
 	"github.com/aguihub/aguihub/agui"
 	"github.com/aguihub/aguihub/hub"
@@ -27,6 +29,8 @@ type Session struct {
 	service *Service
 	request Request
 	step    func(context.Context) ([]Item, error) // what Next does next
+	// giveUp is when the wait for the current run, unknown yet, is over.
+	giveUp time.Time
 
 	thread  *thread // nil for a run
 	release func()  // of the thread
@@ -59,9 +63,10 @@ func (s *Service) Attach(ctx context.Context, r Request) (*Session, error) {
 	return ses, nil
 }
 
-// Next returns the next items, waiting for them. The slice is good until the next call. At the end of a run it
-// returns io.EOF; else why the session can't go on: ErrUnknownRun, ErrTooLarge, hub.ErrLagged, hub.ErrLost,
-// hub.ErrClosed, stream.ErrWrongType, or ctx's error.
+// Next returns the next items, waiting for them. The slice is good until the next call. When ctx ends it returns
+// ctx's error and nothing is lost: it may be called again with another. At the end of a run it returns io.EOF; else
+// why the session can't go on: ErrUnknownRun, ErrTooLarge, hub.ErrLagged, hub.ErrLost, hub.ErrClosed,
+// stream.ErrWrongType, or stream.ErrUnavailable where the run couldn't be read for as long as one waits for it.
 func (ses *Session) Next(ctx context.Context) ([]Item, error) {
 	for {
 		items, err := ses.step(ctx)
@@ -73,6 +78,17 @@ func (ses *Session) Next(ctx context.Context) ([]Item, error) {
 
 // Idle says whether Next would have to wait, so that a transport may flush what it holds back.
 func (ses *Session) Idle() bool { return ses.sub == nil || len(ses.sub.Ready()) == 0 }
+
+// MessageIDs are the ids of the messages that the session's run holds now, those that it started from included; nil
+// before Next has returned something of a run.
+func (ses *Session) MessageIDs() []string {
+	if ses.feed == nil {
+		return nil
+	}
+	var view *agui.View
+	ses.feed.With(func(stream.ID) { view = ses.machine.run.View() })
+	return view.MessageIDs()
+}
 
 // Close ends the session. It must not be called while Next runs.
 func (ses *Session) Close() {
@@ -95,19 +111,39 @@ func (ses *Session) leaveRun() {
 }
 
 // enter takes the current run's feed and waits until the run has started or, for a while, until it is known at all.
+// When ctx ended it goes on where it was.
 func (ses *Session) enter(ctx context.Context) error {
-	ses.leaveRun()
-	feed, err := ses.service.hub.Feed(ses.current.run)
-	if err != nil {
-		return err
+	if ses.feed == nil || ses.feed.Run() != ses.current.run {
+		ses.leaveRun()
+		feed, err := ses.service.hub.Feed(ses.current.run)
+		if err != nil {
+			return err
+		}
+		ses.feed, ses.machine = feed, feed.Machine().(*machine)
+		ses.giveUp = time.Now().Add(ses.service.config.AttachWait)
 	}
-	ses.feed, ses.machine = feed, feed.Machine().(*machine)
-	wait, cancel := context.WithTimeoutCause(ctx, ses.service.config.AttachWait, ErrUnknownRun)
+	wait, cancel := context.WithDeadline(ctx, ses.giveUp)
 	defer cancel()
-	err = feed.Wait(wait, func() bool { return ses.machine.run.Started() || ses.machine.run.Ended() })
-	if err != nil && ctx.Err() == nil && wait.Err() != nil {
+	err := ses.feed.Wait(wait, func() bool { return ses.machine.run.Started() || ses.machine.run.Ended() })
+	switch {
+	case err != nil && ctx.Err() == nil && wait.Err() != nil:
+		if !ses.feed.Loaded() {
+			return fmt.Errorf("waiting for a run: %w", stream.ErrUnavailable)
+		}
 		return ErrUnknownRun
+	case err == nil && ses.request.Head != "" && ses.current.run == ses.request.Head:
+		return ses.checkHead()
 	}
+	return err
+}
+
+// checkHead says whether the branch that is asked for belongs to the thread.
+func (ses *Session) checkHead() (err error) {
+	ses.feed.With(func(stream.ID) {
+		if ses.machine.thread != ses.thread.id {
+			err = ErrUnknownRun
+		}
+	})
 	return err
 }
 
@@ -284,8 +320,15 @@ func (ses *Session) over(ctx context.Context) ([]Item, error) {
 	}
 	before := ses.current
 	ses.current = next
+	ses.step = func(ctx context.Context) ([]Item, error) { return ses.enterNext(ctx, before) }
+	return nil, nil
+}
+
+// enterNext goes on with the current run, which started after before.
+func (ses *Session) enterNext(ctx context.Context, before threadRun) ([]Item, error) {
 	if err := ses.enter(ctx); err != nil {
 		if errors.Is(err, ErrUnknownRun) || errors.Is(err, hub.ErrLost) {
+			ses.step = ses.over
 			return nil, nil // it was there when it was announced: deleted since
 		}
 		return nil, err

@@ -14,6 +14,8 @@ type Delivery struct {
 	Events [][]byte
 	// Reason is why the entry is withheld or sent otherwise than published; "" where nothing is wrong.
 	Reason string
+	// Detail is the reason in words for people, at most 300 bytes.
+	Detail string
 	// End says that the run ends with this entry, Restart that it began anew.
 	End, Restart bool
 
@@ -30,7 +32,7 @@ const deliveryCost = 200
 // Size is what the delivery weighs in a queue, in bytes.
 func (d *Delivery) Size() int {
 	if d.size == 0 {
-		d.size = deliveryCost
+		d.size = deliveryCost + len(d.Detail)
 		for _, e := range d.Events {
 			d.size += len(e)
 		}

@@ -55,6 +55,13 @@ func newFeed(h *Hub, run stream.RunID) *Feed {
 // Run is the feed's run.
 func (f *Feed) Run() stream.RunID { return f.run }
 
+// Loaded says whether the run was read up to its head once. Until then nobody knows whether the run exists.
+func (f *Feed) Loaded() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.loaded
+}
+
 // Machine is the feed's machine. Look at it only from functions that the feed calls under its lock.
 func (f *Feed) Machine() Machine { return f.machine }
 
