@@ -33,6 +33,14 @@ func (g *gen) maybe(percent int, json string) string {
 	return ""
 }
 
+// newer is s for client 1.0.0 and "" for those before it.
+func (g *gen) newer(s string) string {
+	if g.opt.Version != V1 {
+		return ""
+	}
+	return s
+}
+
 func quoted(s string) string { return quote(utf16.Encode([]rune(s))) }
 
 func unquoted(s string) string {
@@ -199,8 +207,8 @@ const mostState = 4 << 10
 func (g *gen) doState() {
 	if g.chance(25) || len(unparse(g.state)) > mostState {
 		snapshot := g.object(3)
-		if g.chance(12) {
-			snapshot = one(g, []string{"null", "0", `""`, "false", "[]", "[1,[2]]", `"text"`, "5"})
+		if g.chance(15) {
+			snapshot = one(g, []string{"null", "null", "0", `""`, "false", "[]", "[1,[2]]", `"text"`, "5"})
 		}
 		if g.opt.Version != V1 {
 			snapshot = g.object(3) // older clients skip falsy states
@@ -237,6 +245,7 @@ func (g *gen) doActivity() {
 		tag := g.anyTag(15)
 		if replace == "false" {
 			tag = g.tag("activity", m.id)
+			g.own("activity", m.id, tag) // unless this run knows none yet
 		} else {
 			m.doc, m.owner = doc, tag
 			g.owners["activity"][m.id] = tag
@@ -245,10 +254,11 @@ func (g *gen) doActivity() {
 		return
 	}
 	patch, doc := g.patch(m.doc)
-	if _, ok := doc.(map[string]any); ok { // else a snapshot could not hold it
+	tag := g.newer(g.tag("activity", m.id)) // older clients disagree about the owner after a second snapshot
+	if _, ok := doc.(map[string]any); ok {  // else a snapshot could not hold it
 		m.doc = doc
 	} else {
 		patch = `[{"op":"add","path":"/last","value":true}]`
 	}
-	g.emit("ACTIVITY_DELTA", "messageId", quoted(m.id), "activityType", quoted(m.kind), "patch", patch, "subagentRunId", tagged(g.tag("activity", m.id)))
+	g.emit("ACTIVITY_DELTA", "messageId", quoted(m.id), "activityType", quoted(m.kind), "patch", patch, "subagentRunId", tagged(tag))
 }

@@ -39,8 +39,7 @@ func GenerateWith(seed uint64, opt Options) Stream {
 	for i := range runs {
 		g.run(fmt.Sprintf("run-%d-%d", seed, i), max(1, total/runs), i == runs-1)
 	}
-	s := NewStream(fmt.Sprintf("seed-%d", seed), g.lines)
-	return s
+	return NewStream(fmt.Sprintf("seed-%d", seed), g.lines)
 }
 
 // gen is a generator at work. It keeps what the client's verifier keeps, so that each event it adds is legal, and about what the reducer
@@ -138,18 +137,25 @@ func (g *gen) weigh() {
 	}
 	g.weight["snapshot"] = min(g.weight["snapshot"], 3)
 	g.weight["unknown"] = min(g.weight["unknown"], 2)
+	if g.opt.Version != V1 { // the schemas of older clients know no unknown types
+		delete(g.weight, "unknown")
+	}
 	if !g.opt.Legacy {
 		delete(g.weight, "legacy")
 	}
 	if g.opt.Version == V057 {
 		delete(g.weight, "subagent")
 	}
+	if g.chance(25) { // how often a result repeats an id, in percent
+		g.weight["repeat"] = 20 + g.rng.IntN(60)
+	}
 	// How often any event is decorated, in percent.
-	for name, most := range map[string]int{"metadata": 40, "extra": 15, "raw": 15, "spelling": 30} {
+	for _, d := range []struct {
+		name string
+		most int
+	}{{"metadata", 40}, {"extra", 15}, {"raw", 15}, {"spelling", 30}} {
 		if g.chance(50) {
-			g.weight[name] = 0
-		} else {
-			g.weight[name] = 1 + g.rng.IntN(most)
+			g.weight[d.name] = 1 + g.rng.IntN(d.most)
 		}
 	}
 }
@@ -185,7 +191,6 @@ func (g *gen) run(id string, n int, last bool) {
 func (g *gen) finish(last bool) {
 	// A client before 0.0.59 takes nothing after RUN_ERROR, a new run neither.
 	if g.chance(15) && (last || g.opt.Version != V057) {
-		g.interrupts = slices.Clone(g.interrupts)
 		g.emit("RUN_ERROR", "message", g.str("it broke"), "code", g.maybe(50, `"E_`+strconv.Itoa(g.rng.IntN(9))+`"`), "usage", g.maybe(20, g.usage()))
 		return
 	}
@@ -194,7 +199,7 @@ func (g *gen) finish(last bool) {
 	g.interrupts = nil
 	switch g.pick(6, 2, 2, 1) {
 	case 1:
-		outcome = g.obj("type", `"success"`, "pendingToolCallIds", g.maybe(50, g.strs(g.calls)))
+		outcome = g.obj("type", `"success"`, "pendingToolCallIds", g.newer(g.maybe(50, g.strs(g.calls))))
 	case 2:
 		outcome = g.interrupt()
 	case 3:
@@ -318,9 +323,10 @@ func (g *gen) spell(members []string) string {
 	if g.chance(60) {
 		g.rng.Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
 	}
-	if g.chance(10) { // an escape in a key, or a value
-		i := g.rng.IntN(len(pairs))
-		pairs[i][0] = fmt.Sprintf(`"\u%04x%s`, pairs[i][0][1], pairs[i][0][2:])
+	if g.chance(10) { // an escape in a key
+		if p := &pairs[g.rng.IntN(len(pairs))][0]; (*p)[1] >= 'a' && (*p)[1] <= 'z' {
+			*p = fmt.Sprintf(`"\u%04x%s`, (*p)[1], (*p)[2:])
+		}
 	}
 	if g.chance(4) { // the last of equal keys counts
 		i := g.rng.IntN(len(pairs))
@@ -350,8 +356,10 @@ var noClose = map[string]bool{"RAW": true, "ACTIVITY_SNAPSHOT": true, "ACTIVITY_
 func (g *gen) settle(typ, tag string) {
 	switch {
 	case strings.HasSuffix(typ, "_CHUNK"):
-	case strings.HasPrefix(typ, "RUN_"), typ == "MESSAGES_SNAPSHOT", g.opt.Version != V1:
-		clear(g.lanes) // older clients have one lane only; what closes it there is not told apart here
+	case strings.HasPrefix(typ, "RUN_"), typ == "MESSAGES_SNAPSHOT", g.opt.Version == V057:
+		clear(g.lanes) // that client has one lane only; what closes it there is not told apart here
+	case strings.HasPrefix(typ, "THINKING_"):
+		delete(g.lanes, "") // it becomes a REASONING_ event
 	case noClose[typ] || !known[typ]:
 	default:
 		delete(g.lanes, unquoted(tag))

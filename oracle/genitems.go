@@ -92,6 +92,9 @@ func (g *gen) openText(id, role string) {
 
 func (g *gen) endText() {
 	it := take(g, &g.text)
+	if len(it.rest) > 0 && g.chance(70) {
+		g.say("TEXT_MESSAGE_CONTENT", "message", it)
+	}
 	g.emit("TEXT_MESSAGE_END", "messageId", quoted(it.id), "subagentRunId", tagged(g.tag("message", it.id)))
 }
 
@@ -105,12 +108,15 @@ func (g *gen) doTool() {
 			g.endTool()
 			return
 		}
-		piece := g.cut(&it.rest)
-		g.emit("TOOL_CALL_ARGS", "toolCallId", quoted(it.id), "delta", g.encode(piece), "subagentRunId", tagged(g.tag("tool", it.id)))
-		g.argue(it.id, piece)
+		g.sayArgs(it, g.cut(&it.rest))
 	default:
 		g.result()
 	}
+}
+
+func (g *gen) sayArgs(it *item, piece []uint16) {
+	g.emit("TOOL_CALL_ARGS", "toolCallId", quoted(it.id), "delta", g.encode(piece), "subagentRunId", tagged(g.tag("tool", it.id)))
+	g.argue(it.id, piece)
 }
 
 var tools = []string{"search", "get_weather", "run_code", "änderung"}
@@ -165,6 +171,11 @@ func (g *gen) arguments() []uint16 {
 
 func (g *gen) endTool() {
 	it := take(g, &g.tools)
+	if len(it.rest) > 0 && g.chance(80) { // most calls are whole
+		at := g.rng.IntN(len(it.rest) + 1)
+		g.sayArgs(it, it.rest[:at])
+		g.sayArgs(it, it.rest[at:])
+	}
 	g.emit("TOOL_CALL_END", "toolCallId", quoted(it.id), "subagentRunId", tagged(g.tag("tool", it.id)))
 }
 
@@ -175,8 +186,13 @@ func (g *gen) result() {
 	}
 	id := g.newID("res")
 	tag := g.anyTag(20)
-	if g.chance(g.weight["odd"]) && len(g.msgs) > 0 { // as .NET agents do: the id of a message that is there
+	if g.chance(g.weight["repeat"]) && len(g.msgs) > 0 { // as .NET agents do: the id of a message that is there
 		id = one(g, g.msgs).id
+		for _, m := range g.msgs {
+			if g.chance(70) && slices.ContainsFunc(m.calls, func(c *toolCall) bool { return c.id == call }) {
+				id = m.id
+			}
+		}
 		tag = g.owners["message"][id]
 	}
 	content := g.encode(g.words(5))
@@ -188,7 +204,7 @@ func (g *gen) result() {
 	g.noteResult(&message{id: id, role: "tool", raw: content, call: call, owner: tag})
 }
 
-// lane chooses one of the chunk modes of a kind that an event without id and tag would continue; ok is false if there is none.
+// unnamed gives the one of the chunk modes of a kind that a chunk without id and tag continues; ok is false if there is none, or several.
 func (g *gen) unnamed(kind string) (lane string, ok bool) {
 	if p := g.lanes[""]; p != nil && p.kind == kind {
 		return "", true
@@ -338,6 +354,9 @@ func (g *gen) openThought(id string) {
 
 func (g *gen) endThought() {
 	it := take(g, &g.thoughts)
+	if len(it.rest) > 0 && g.chance(70) {
+		g.say("REASONING_MESSAGE_CONTENT", "reasoning", it)
+	}
 	g.emit("REASONING_MESSAGE_END", "messageId", quoted(it.id), "subagentRunId", tagged(g.tag("reasoning", it.id)))
 }
 

@@ -247,7 +247,4 @@ func (g *gen) start() {
 		parent = g.maybe(20, quoted(g.lastRun))
 	}
 	g.emit("RUN_STARTED", "threadId", quoted(g.thread), "runId", quoted(g.runID), "protocolVersion", g.maybe(20, `"1.0"`), "parentRunId", parent, "input", input)
-	if input != "" && g.chance(5) {
-		g.interrupts = nil
-	}
 }

@@ -25,8 +25,8 @@ const stopGrace = 5 * time.Second
 // errGone is what a request gets whose worker ended before it answered.
 var errGone = errors.New("oracle: the worker has ended")
 
-// Oracle is a running worker. All methods may be called at once from any goroutine of the test; they block until the worker, which takes
-// one request at a time, has answered, and end the test on any failure of the worker itself.
+// Oracle is a running worker. All methods may be called at once, each from the goroutine of the test whose tb it is given; they block until
+// the worker, which takes one request at a time, has answered, and end that test on any failure of the worker itself.
 type Oracle struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer

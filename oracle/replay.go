@@ -33,7 +33,7 @@ type Job struct {
 	Lines    [][]byte // events as they stand on a wire, valid or not
 	Initial  *Initial // nil: a client that starts from nothing
 	Run      bool     // runAgent in place of connectAgent, thus through the middlewares
-	Parse    bool     // check each event by the version's schemas first, as its HttpAgent does; V1 does so anyway
+	Parse    bool     // check each event by the version's schemas first, as the HttpAgent of V059 and V057 does; V1 checks by itself
 	Hash     bool     // give SHA-256 of the canonical texts in place of them
 	Warnings bool     // collect what the client warned of
 }

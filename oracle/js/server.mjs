@@ -52,9 +52,7 @@ async function agentOf(version) {
       }
       connect() { return this.run(); }
     }
-    let schemas = client.EventSchemas;
-    if (!schemas && version === "1.0.0") schemas = (await import("@ag-ui/core/schemas")).EventSchemas;
-    agents.set(version, { Agent, schemas });
+    agents.set(version, { Agent, schemas: client.EventSchemas });
   }
   return agents.get(version);
 }
@@ -88,8 +86,8 @@ function errorText(e) {
 /**
  * Feeds a job's lines to a client, one event a turn of the event loop: what a network does, and the only way that what came before a bad
  * event is applied (within one turn an error overtakes the events before it). each(agent, k) is called after event k was applied.
- * job: {version, lines, initial: {messages, state, pendingInterrupts}, run: true for runAgent, parse: true for the schema check of that
- * version's HttpAgent, warnings}. Returns {agent, ok, error, stage, at}: at is the first event that was refused.
+ * job: {version, lines, initial: {messages, state, pendingInterrupts}, run: true for runAgent, parse: true for the schema check of
+ * HttpAgent before 1.0, warnings}. Returns {agent, ok, error, stage, at}: at is the first event that was refused.
  */
 async function feed(job, each) {
   const { Agent, schemas } = await agentOf(job.version ?? "1.0.0");
@@ -99,7 +97,7 @@ async function feed(job, each) {
       for (let k = 0; k < job.lines.length; k++) {
         try {
           let event = decode(job.lines[k]);
-          if (job.parse) event = schemas.parse(event);
+          if (job.parse && schemas) event = schemas.parse(event);
           sub.next(event);
         } catch (e) { out.at = k; sub.error(e); return; }
         await turn();
