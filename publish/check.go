@@ -1,0 +1,204 @@
+package publish
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/stream"
+)
+
+// What one read of a run's past takes at most.
+const (
+	replayEntries = 5_000
+	replayBytes   = 4 << 20
+)
+
+// replay reads what the log has of the run. Only Open calls it.
+func (r *Run) replay(ctx context.Context) error {
+	var after stream.ID
+	for {
+		page, err := r.pub.log.Range(ctx, r.info.Run, after, replayEntries, replayBytes)
+		if err != nil {
+			return err
+		}
+		for _, en := range page.Entries {
+			r.replayEntry(en)
+			after = en.ID
+		}
+		if !page.More || len(page.Entries) == 0 {
+			return nil
+		}
+	}
+}
+
+// replayEntry judges an entry as the hubs do.
+func (r *Run) replayEntry(en stream.Entry) {
+	r.existed = true
+	switch {
+	case en.NoEvent:
+		return
+	case len(en.Event) > r.pub.cfg.MaxEvent:
+		r.adm.Refuse(agui.ErrTooLarge, en.Event)
+		return
+	}
+	if err := r.event.Parse(en.Event); err != nil {
+		r.adm.Refuse(err, en.Event)
+		return
+	}
+	if v := r.adm.Admit(&r.event); v.Send && r.event.Type == agui.RunStarted {
+		r.noteStart()
+	}
+}
+
+// noteStart takes the names that r.event, a RUN_STARTED, gives. The first valid thread is the run's. Caller holds mu.
+func (r *Run) noteStart() {
+	r.startThread, r.startRun = r.event.ThreadID(), r.event.RunID()
+	if r.info.Thread == "" {
+		r.info.Thread, _ = stream.ParseThreadID(r.startThread)
+	}
+	if r.info.Parent == "" {
+		r.info.Parent, _ = stream.ParseRunID(r.event.ParentRunID())
+	}
+}
+
+// judge says what raw, offered next, is: the item to write, or an *InvalidError without Index, after which nothing has
+// changed. Caller holds mu.
+func (r *Run) judge(raw []byte) (item, error) {
+	e := &r.event
+	var parsed error
+	if len(raw) > r.pub.cfg.MaxEvent {
+		parsed = agui.ErrTooLarge
+	} else {
+		parsed = e.Parse(raw)
+	}
+	if parsed != nil {
+		var probe agui.Admission // the run's own would end with what merely looks like an end
+		return item{}, invalid(probe.Refuse(parsed, raw), parsed)
+	}
+	pass := r.pub.cfg.PassInvalid
+	if bad := r.misplaced(e); bad != nil && !pass {
+		return item{}, bad
+	}
+	v := r.adm.Admit(e)
+	if !v.Send && !v.Late && !pass {
+		return item{}, invalid(v, nil)
+	}
+	it := item{rec: stream.Record{Event: e.Raw}}
+	if e.Type == agui.RunStarted && v.Send {
+		r.noteStart()
+		if !r.announced && r.info.Thread != "" {
+			it.started, r.announced = true, true
+		}
+	}
+	if v.End {
+		it.ended = stateOfEnd(e, v)
+	}
+	return it, nil
+}
+
+// misplaced finds what the run's admission must not see, because it would act on it, or can't see. Caller holds mu.
+func (r *Run) misplaced(e *agui.Event) *InvalidError {
+	switch {
+	case r.adm.Ended():
+		return nil
+	case e.Type == agui.RunStarted:
+		var probe agui.Admission
+		if !probe.Admit(e).Send {
+			return nil
+		}
+		thread, err := stream.ParseThreadID(e.ThreadID())
+		switch {
+		case err != nil:
+			return &InvalidError{Path: "/threadId", Reason: agui.ReasonMalformed, Detail: "/threadId: " + err.Error()}
+		case r.info.Thread != "" && thread != r.info.Thread:
+			return &InvalidError{
+				Path: "/threadId", Reason: agui.ReasonIllegal, Detail: "/threadId: the run belongs to another thread, and stays there",
+			}
+		}
+	case e.Type.Terminal():
+		if e.Type == agui.RunFinished && !r.adm.Started() {
+			return &InvalidError{Reason: agui.ReasonBeforeStart, Detail: "RUN_FINISHED before RUN_STARTED", Terminal: true}
+		}
+		probe := newProbe()
+		if v := probe.Admit(e); v.Reason == agui.ReasonInvalidEnd {
+			bad := invalid(v, nil)
+			bad.Reason = agui.ReasonMalformed
+			return bad
+		}
+	}
+	return nil
+}
+
+// newProbe returns the admission of some run that has started: what it says of an event's form it says of any.
+func newProbe() *agui.Admission {
+	var e agui.Event
+	a := &agui.Admission{}
+	if e.Parse([]byte(`{"type":"RUN_STARTED","threadId":"probe","runId":"probe"}`)) == nil {
+		a.Admit(&e)
+	}
+	return a
+}
+
+// invalid makes an error of a verdict. cause is what Parse said, nil if it took the event.
+func invalid(v agui.Verdict, cause error) *InvalidError {
+	bad := &InvalidError{Reason: v.Reason, Detail: v.Detail, Terminal: v.End}
+	if v.Reason == agui.ReasonInvalidEnd && cause != nil {
+		var probe agui.Admission
+		bad.Reason = probe.Refuse(cause, nil).Reason
+	}
+	if path, _, found := strings.Cut(v.Detail, ": "); found && strings.HasPrefix(path, "/") {
+		bad.Path = path
+	}
+	return bad
+}
+
+// stateOfEnd is what the registry calls the end that an event makes.
+func stateOfEnd(e *agui.Event, v agui.Verdict) stream.RunState {
+	if e.Type != agui.RunFinished || v.Instead != nil {
+		return stream.RunError
+	}
+	switch e.Outcome() {
+	case "interrupt":
+		return stream.RunInterrupted
+	case "cancelled":
+		return stream.RunCancelled
+	default:
+		return stream.RunFinished
+	}
+}
+
+// checkInput says why input can't be recorded: it must be a JSON object, and its messages must be such as the client
+// takes, since the history would lack the others. The rest of a RunAgentInput is the agent's own matter.
+func checkInput(input []byte, limit int) error {
+	if len(input) > limit {
+		return &InvalidError{Path: "/input", Reason: agui.ReasonTooLarge, Detail: "/input: larger than an event may be"}
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(input, &members); err != nil || members == nil {
+		return &InvalidError{Path: "/input", Reason: agui.ReasonMalformed, Detail: "/input: expected a JSON object"}
+	}
+	messages := members["messages"]
+	if messages == nil {
+		messages = json.RawMessage("[]")
+	}
+	start := bytes.Join([][]byte{
+		[]byte(`{"type":"RUN_STARTED","threadId":"probe","runId":"probe","input":{"threadId":"probe","runId":"probe","messages":`),
+		messages, []byte(`}}`),
+	}, nil)
+	var probe agui.Admission
+	var e agui.Event
+	if err := e.Parse(start); err != nil {
+		return invalid(probe.Refuse(err, nil), err)
+	}
+	// The members that aren't judged must be text and of a bearable depth all the same.
+	if err := new(agui.Event).Parse(append(append([]byte(`{"type":"","input":`), input...), '}')); err != nil {
+		return invalid(probe.Refuse(err, nil), err)
+	}
+	if v := probe.Admit(&e); !v.Send {
+		return invalid(v, nil)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/stream"
+)
+
+var (
+	// ErrExists is returned by [Publisher.Open] for a run that has entries already, unless RunConfig.Continue says
+	// that this is expected.
+	ErrExists = errors.New("publish: the run has entries already")
+	// ErrEnded says that the run is over: its terminal event is in the log, or on its way there.
+	ErrEnded = errors.New("publish: the run has ended")
+	// ErrOtherThread is returned by [Publisher.Open] for a run that began in another thread: it stays there.
+	ErrOtherThread = errors.New("publish: the run belongs to another thread")
+	// ErrNotStarted is returned by [Run.Finish] where the run has no RUN_STARTED that it could answer to.
+	ErrNotStarted = errors.New("publish: the run has not started")
+	// ErrReleased is returned by methods of a Run after Release or Close.
+	ErrReleased = errors.New("publish: the run was released")
+)
+
+// InvalidError says that an event, or an input, isn't one that the official client would take here. It was not appended
+// and left no trace: the run goes on as if it had not been offered.
+type InvalidError struct {
+	Index  int         // of the event among those of the call
+	Path   string      // JSON Pointer to what is wrong; "" where it is the whole event or its place in the run
+	Reason agui.Reason // as subscribers and metrics would have it
+	Detail string      // in words for people, at most 300 bytes
+	// Terminal says that the event was meant to end the run. Withholding it leaves the run open.
+	Terminal bool
+}
+
+// Error implements error.
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("publish: event %d is %s: %s", e.Index, e.Reason, e.Detail)
+}
+
+// Is makes what comes after the end of a run an ErrEnded.
+func (e *InvalidError) Is(target error) bool {
+	return target == ErrEnded && e.Reason == agui.ReasonAfterEnd
+}
+
+// WriteError says how far a Run came when writing to the log failed. The run takes nothing more after it. To go on open
+// it again with RunConfig.Continue: that reads what the log really has.
+type WriteError struct {
+	Written   int       // events that are certainly in the log, since Open
+	Uncertain int       // events behind those whose answer was lost: in the log or not
+	Unwritten int       // events behind those that are certainly not in the log
+	LastID    stream.ID // entry of the last event that is certainly there; zero if none
+	Err       error     // the cause; never nil
+}
+
+// Error implements error.
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("publish: %d written, %d uncertain, %d not written: %v", e.Written, e.Uncertain, e.Unwritten, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *WriteError) Unwrap() error { return e.Err }
