@@ -1,0 +1,73 @@
+package transport
+
+import (
+	"context"
+	"sync"
+)
+
+// Group is the goroutines of a wire, or its requests, which share a context and end together.
+type Group struct {
+	child  func() (context.Context, context.CancelFunc)
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// NewGroup returns a group whose context ends with ctx or with Stop.
+func NewGroup(ctx context.Context) *Group {
+	ctx, cancel := context.WithCancel(ctx)
+	return &Group{
+		child:  func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+		cancel: cancel,
+	}
+}
+
+// Enter counts the caller in until it calls leave. ctx ends with the group. ok is false once the group is stopped.
+func (g *Group) Enter() (ctx context.Context, leave func(), ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, nil, false
+	}
+	g.wg.Add(1)
+	ctx, cancel := g.child()
+	return ctx, func() { cancel(); g.wg.Done() }, true
+}
+
+// Go runs f in a goroutine; false where the group is stopped.
+func (g *Group) Go(f func(ctx context.Context)) bool {
+	ctx, leave, ok := g.Enter()
+	if ok {
+		go func() {
+			defer leave()
+			f(ctx)
+		}()
+	}
+	return ok
+}
+
+// Stop lets nobody in any more and ends the context. It doesn't wait.
+func (g *Group) Stop() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.cancel()
+}
+
+// Wait stops the group and waits until all have left; false where ctx ended before.
+func (g *Group) Wait(ctx context.Context) bool {
+	g.Stop()
+	left := make(chan struct{})
+	go func() {
+		g.wg.Wait()
+		close(left)
+	}()
+	select {
+	case <-left:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
