@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"slices"
+
+	"github.com/aguihub/aguihub/agui"
+)
+
+// checkCommand tells what of a stream the official client would reject.
+type checkCommand struct {
+	Target   string `arg:"" name:"file|run" help:"A file of events, one JSON object a line; - for standard input; or a run's id, which the hub is asked about."`
+	JSON     bool   `help:"Print one JSON object instead of text."`
+	MaxEvent size   `default:"8MiB" placeholder:"SIZE" help:"Largest event, for files (${default})."`
+	hubFlag
+}
+
+// finding is one thing that is wrong.
+type finding struct {
+	Line   int    `json:"line,omitempty"`   // of a file
+	Cursor string `json:"cursor,omitempty"` // of a run's entry
+	Run    string `json:"run,omitempty"`    // of several in one file
+	Type   string `json:"type,omitempty"`
+	Reason string `json:"reason"`
+	Detail string `json:"detail,omitempty"`
+	Hint   string `json:"hint,omitempty"`
+}
+
+// result is what a check found. Notes are worth knowing and nothing that the client rejects.
+type result struct {
+	Target   string    `json:"target"`
+	Events   int       `json:"events"`
+	Runs     int       `json:"runs"`
+	Findings []finding `json:"findings"`
+	More     int       `json:"more,omitempty"` // findings that the hub counted and keeps no longer
+	Notes    []string  `json:"notes"`
+}
+
+// Run implements the subcommand.
+func (c *checkCommand) Run(ctx context.Context, con stdio) error {
+	res := &result{Target: c.Target, Findings: []finding{}, Notes: []string{}}
+	err := c.check(ctx, con, res)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		encoder := json.NewEncoder(con.out)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(res); err != nil {
+			return err
+		}
+	} else {
+		res.print(con.out)
+	}
+	if len(res.Findings)+res.More > 0 {
+		return found()
+	}
+	return nil
+}
+
+func (c *checkCommand) check(ctx context.Context, con stdio, res *result) error {
+	if c.Target == "-" {
+		return checkStream(con.in, int(c.MaxEvent), res)
+	}
+	f, err := os.Open(c.Target)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c.checkRun(ctx, res)
+	case err != nil:
+		return usagef("%w", err)
+	}
+	defer func() { _ = f.Close() }()
+	return checkStream(f, int(c.MaxEvent), res)
+}
+
+// checkRun asks the hub what it withheld.
+func (c *checkCommand) checkRun(ctx context.Context, res *result) error {
+	if err := checkRun(c.Target); err != nil {
+		return usagef("%s: no such file, and no run: %w", c.Target, err)
+	}
+	var run struct {
+		State    string         `json:"state"`
+		History  string         `json:"history"`
+		Entries  int            `json:"entries"`
+		Withheld []withheld     `json:"withheld"`
+		Reasons  map[string]int `json:"withheldByReason"`
+	}
+	err := c.getJSON(ctx, &run, "runs", c.Target)
+	var p *problem
+	switch {
+	case errors.As(err, &p) && p.Status == http.StatusNotFound:
+		return usagef("%s: no such file, and the hub at %s knows no such run", c.Target, c.URL)
+	case err != nil:
+		return err
+	}
+	res.Events, res.Runs = run.Entries, 1
+	for _, n := range run.Reasons {
+		res.More += n
+	}
+	res.More = max(0, res.More-len(run.Withheld))
+	for _, w := range run.Withheld {
+		res.Findings = append(res.Findings, finding{Cursor: w.ID, Reason: w.Reason, Detail: w.Detail, Hint: hint(w.Reason, w.Detail, nil)})
+	}
+	if run.History != "full" {
+		res.Notes = append(res.Notes, notePartial)
+	}
+	if run.State == "running" {
+		res.Notes = append(res.Notes, "the run goes on")
+	}
+	return nil
+}
+
+type withheld struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+	Detail string `json:"detail"`
+}
+
+// checkStream reads a file of events. A RUN_STARTED after the end of a run begins the thread's next run.
+func checkStream(r io.Reader, maxEvent int, res *result) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	s := &streamCheck{config: agui.RunConfig{MaxEvent: maxEvent}, res: res}
+	for number := 1; ; number++ {
+		text, err := in.ReadBytes('\n')
+		if text = bytes.TrimSpace(text); len(text) > 0 {
+			s.take(number, text)
+		}
+		if errors.Is(err, io.EOF) {
+			s.finish(number)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading events: %w", err)
+		}
+	}
+}
+
+// streamCheck is the state of a check of one file.
+type streamCheck struct {
+	config agui.RunConfig
+	res    *result
+
+	run     *agui.Run // nil before the first event
+	id      string    // of the run, as its RUN_STARTED says
+	input   []byte    // a recorded input that waits for its first event
+	partial bool      // some run's input isn't known
+	event   agui.Event
+}
+
+func (s *streamCheck) take(number int, text []byte) {
+	parsed := s.event.Parse(text) == nil
+	if !parsed && s.takeInput(text) {
+		return
+	}
+	s.res.Events++
+	starts := parsed && s.event.Type == agui.RunStarted
+	if s.run == nil || (starts && s.run.Ended()) {
+		s.next()
+	}
+	if starts {
+		s.id = s.event.RunID()
+	}
+	v := s.run.Apply(agui.Entry{Event: text, Input: s.input})
+	s.input = nil
+	if v.Restart {
+		s.res.Notes = append(s.res.Notes, fmt.Sprintf("line %d starts the run anew: what it had published before is dropped", number))
+	}
+	if v.Reason == "" {
+		return
+	}
+	f := finding{Line: number, Run: s.id, Reason: string(v.Reason), Detail: v.Detail, Hint: hint(string(v.Reason), v.Detail, text)}
+	if parsed {
+		f.Type = s.event.TypeName()
+	}
+	s.res.Findings = append(s.res.Findings, f)
+}
+
+// takeInput takes a line {"input":{…}} as ingest does: the RunAgentInput of the run that follows.
+func (s *streamCheck) takeInput(text []byte) bool {
+	if s.run != nil && !s.run.Ended() {
+		return false
+	}
+	var holder map[string]json.RawMessage
+	if json.Unmarshal(text, &holder) != nil || len(holder) != 1 || len(holder["input"]) == 0 || holder["input"][0] != '{' {
+		return false
+	}
+	s.input = slices.Clone(holder["input"])
+	return true
+}
+
+// next begins a run, over what the one before has left.
+func (s *streamCheck) next() {
+	var base *agui.Conversation
+	if s.run != nil {
+		s.partial = s.partial || !s.run.Full()
+		base = s.run.Conversation()
+	}
+	s.run, s.id = agui.NewRun(base, s.config), ""
+	s.res.Runs++
+}
+
+// finish says what is wrong with the stream as a whole.
+func (s *streamCheck) finish(lines int) {
+	if s.run == nil {
+		s.res.Findings = append(s.res.Findings, finding{Line: lines, Reason: "empty", Detail: "no event", Hint: "A run begins with RUN_STARTED, and ends with RUN_FINISHED or RUN_ERROR."})
+		return
+	}
+	if !s.run.Ended() {
+		s.res.Findings = append(s.res.Findings, finding{
+			Line: lines, Run: s.id, Reason: "no_end", Detail: "the stream ends without a terminal event", Hint: hint("no_end", "", nil),
+		})
+	}
+	if s.partial || !s.run.Full() {
+		s.res.Notes = append(s.res.Notes, notePartial)
+	}
+}
+
+// print writes the result for people.
+func (r *result) print(w io.Writer) {
+	for _, f := range r.Findings {
+		where := f.Cursor
+		if f.Line > 0 {
+			where = fmt.Sprintf("line %d", f.Line)
+		}
+		_, _ = fmt.Fprintf(w, "%s: %s%s", where, prefixed(f.Type, ": "), f.Reason)
+		if f.Detail != "" {
+			_, _ = fmt.Fprintf(w, ": %s", f.Detail)
+		}
+		_, _ = fmt.Fprintln(w)
+		if f.Hint != "" {
+			_, _ = fmt.Fprintf(w, "    %s\n", f.Hint)
+		}
+	}
+	if r.More > 0 {
+		_, _ = fmt.Fprintf(w, "and %d more, earlier ones\n", r.More)
+	}
+	for _, n := range r.Notes {
+		_, _ = fmt.Fprintf(w, "note: %s\n", n)
+	}
+	verdict := "clean: the official client takes all of it"
+	if n := len(r.Findings) + r.More; n > 0 {
+		verdict = fmt.Sprintf("%d finding%s", n, plural(n))
+	}
+	_, _ = fmt.Fprintf(w, "%s: %d event%s in %d run%s, %s\n", r.Target, r.Events, plural(r.Events), r.Runs, plural(r.Runs), verdict)
+}
+
+func plural(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+
+	"github.com/aguihub/aguihub/stream"
+)
+
+// maxAnswer bounds the JSON answers that the tools read.
+const maxAnswer = 16 << 20
+
+// hubFlag is the hub that a tool talks to.
+type hubFlag struct {
+	URL string `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The hub (${default})."`
+}
+
+// endpoint builds a URL of the hub of path segments, which it escapes.
+func (h hubFlag) endpoint(segments ...string) (*url.URL, error) {
+	u, err := url.Parse(h.URL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, usagef("--url %q: an http:// or https:// URL is needed", h.URL)
+	}
+	escaped := make([]string, len(segments))
+	for i, s := range segments {
+		escaped[i] = url.PathEscape(s)
+	}
+	u.RawPath = strings.TrimRight(u.EscapedPath(), "/") + "/v1/" + strings.Join(escaped, "/")
+	if u.Path, err = url.PathUnescape(u.RawPath); err != nil {
+		return nil, usagef("--url %q: %w", h.URL, err)
+	}
+	return u, nil
+}
+
+// problem is what a hub answers where something is wrong (RFC 9457).
+type problem struct {
+	Status int    `json:"status"`
+	Code   string `json:"code"`
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+}
+
+func (p *problem) Error() string {
+	text := p.Detail
+	if text == "" {
+		text = p.Title
+	}
+	if text == "" {
+		text = http.StatusText(p.Status)
+	}
+	if p.Code != "" {
+		return fmt.Sprintf("the hub answered %d %s: %s", p.Status, p.Code, text)
+	}
+	return fmt.Sprintf("the hub answered %d: %s", p.Status, text)
+}
+
+// problemOf reads an answer that isn't 2xx.
+func problemOf(status int, body []byte) *problem {
+	p := &problem{}
+	if json.Unmarshal(body, p) != nil {
+		p.Detail = strings.TrimSpace(string(body[:min(len(body), 200)]))
+	}
+	p.Status = status
+	return p
+}
+
+// getJSON gets an answer of the hub into v. A status other than 2xx is a *problem.
+func (h hubFlag) getJSON(ctx context.Context, v any, segments ...string) error {
+	u, err := h.endpoint(segments...)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return h.unreachable(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return h.unreachable(err)
+	}
+	if resp.StatusCode/100 != 2 {
+		return problemOf(resp.StatusCode, body)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("%s: is it a hub? its answer: %w", u, err)
+	}
+	return nil
+}
+
+// unreachable puts into words that nobody answers.
+func (h hubFlag) unreachable(err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("no hub at %s: nothing listens there (start one with: aguihub)", h.URL)
+	}
+	return fmt.Errorf("hub at %s: %w", h.URL, err)
+}
+
+// checkRun refuses ids that no run can have before anybody is asked.
+func checkRun(id string) error {
+	if _, err := stream.ParseRunID(id); err != nil {
+		return usagef("%w", err)
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// newLogger writes to w, one line an entry.
+func newLogger(level, format string, w io.Writer) (*zap.Logger, error) {
+	lvl, err := zapcore.ParseLevel(level)
+	if err != nil {
+		return nil, fmt.Errorf("log level: %w", err)
+	}
+	config := zap.NewProductionEncoderConfig()
+	config.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	config.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder
+	if format == "text" {
+		encoder = zapcore.NewConsoleEncoder
+		config.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		config.EncodeLevel = zapcore.CapitalLevelEncoder
+		config.ConsoleSeparator = "  "
+	}
+	core := zapcore.NewCore(encoder(config), zapcore.Lock(zapcore.AddSync(w)), lvl)
+	// A dependency that is away is tried for hours: the same line is written a few times, then now and then.
+	return zap.New(zapcore.NewSamplerWithOptions(core, time.Minute, 10, 100)), nil
+}

@@ -1,0 +1,128 @@
+// Command aguihub makes AG-UI runs durable and attachable over Redis streams.
+//
+// Without a subcommand it serves, with an embedded Redis, a demo agent and a page to look at. The others are tools
+// for every day: publish, attach and check.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes of every subcommand.
+const (
+	exitOK    = 0
+	exitFound = 1 // it didn't work, or something was found
+	exitUsage = 2 // it was asked for wrongly
+
+	exitInterrupted = 130 // a tool was ended by a signal before it was done, as shells say it
+)
+
+// exitError is an error that chooses the exit code. Its text may be empty: then all has been said.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef is an error of whoever called.
+func usagef(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// found says that the tool worked and what it looked at isn't well. All has been said.
+func found() error { return &exitError{code: exitFound} }
+
+// interrupted says that a signal ended a tool before it was done.
+func interrupted() error { return &exitError{code: exitInterrupted} }
+
+// commands are the subcommands and their flags.
+type commands struct {
+	Serve   serveCommand   `cmd:"" default:"withargs" help:"Run the hub. This is the default: aguihub alone starts it with an embedded Redis, a demo agent and a page to look at."`
+	Publish publishCommand `cmd:"" help:"Publish events to a run through a hub, from standard input, one JSON object a line."`
+	Attach  attachCommand  `cmd:"" help:"Attach to a run or a thread and print its events, one JSON object a line."`
+	Check   checkCommand   `cmd:"" help:"Check a file of events, or a run, for what the official AG-UI client would reject, and how to mend it."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// stdio is where a tool reads and writes.
+type stdio struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func main() {
+	os.Exit(run(os.Args[1:], stdio{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+}
+
+// run carries out a command line and returns the exit code.
+func run(args []string, con stdio) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal asks for an end; from then on a second one has its usual effect.
+	unhook := context.AfterFunc(ctx, stop)
+	defer unhook()
+
+	exited := -1
+	parser, err := kong.New(&commands{},
+		kong.Name("aguihub"),
+		kong.Description("Makes AG-UI runs durable and attachable: agents append events to Redis streams, and whoever attaches sees the whole conversation at once, then the live run.\n\nEvery flag can be set by the environment variable that stands behind it."),
+		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
+		kong.DefaultEnvars("AGUIHUB"), kong.Writers(con.out, con.err),
+		kong.Exit(func(code int) { exited = code }),
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(con),
+	)
+	if err != nil {
+		panic(err) // a mistake in the struct tags
+	}
+	command, err := parser.Parse(args)
+	if exited >= 0 {
+		return exited // --help has been printed
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(con.err, "aguihub: %v\nTry aguihub --help.\n", err)
+		return exitUsage
+	}
+	return exitCode(command.Run(), con.err)
+}
+
+func exitCode(err error, w io.Writer) int {
+	if err == nil {
+		return exitOK
+	}
+	code := exitFound
+	var e *exitError
+	if errors.As(err, &e) {
+		code = e.code
+	}
+	if text := err.Error(); text != "" {
+		_, _ = fmt.Fprintf(w, "aguihub: %s\n", text)
+	}
+	return code
+}
+
+// versionCommand prints what was built.
+type versionCommand struct{}
+
+// Run implements the subcommand.
+func (versionCommand) Run(con stdio) error {
+	b := builtFrom()
+	_, err := fmt.Fprintf(con.out, "aguihub %s (revision %s, %s, %s/%s)\n", b.Version, b.Revision, b.Go, runtime.GOOS, runtime.GOARCH)
+	return err
+}

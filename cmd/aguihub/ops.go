@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/aguihub/aguihub/metrics"
+)
+
+const (
+	// stalledAfter is when a tail that reads at least every two seconds counts as stalled.
+	stalledAfter = 10 * time.Second
+	// pingTimeout bounds the question whether Redis is to blame.
+	pingTimeout = time.Second
+)
+
+// opsHandler serves /metrics, /livez and /readyz.
+func (p *process) opsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics.Handler(builtFrom(), p.reading))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if why := p.notReady(r.Context()); why != "" {
+			plain(w, http.StatusServiceUnavailable, why)
+			return
+		}
+		plain(w, http.StatusOK, "ok")
+	})
+	return mux
+}
+
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, text)
+}
+
+// notReady says why the hub can't serve now; "" when it can. That Redis is away later on is no reason: taking hubs out
+// of service wouldn't bring it back.
+func (p *process) notReady(ctx context.Context) string {
+	switch {
+	case p.stopping.Load():
+		return "stopping"
+	case !p.gate.isOpen():
+		return "waiting for Redis"
+	}
+	h := p.tail.Health()
+	if h.Keys == 0 || time.Since(h.OldestRead) < stalledAfter {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if p.redis.Ping(ctx) != nil {
+		return ""
+	}
+	return "the tail has stalled although Redis answers"
+}
+
+// debugHandler serves pprof.
+func debugHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// reading fills in the series from what each part counts.
+func (p *process) reading() metrics.Reading {
+	r := metrics.Reading{Ready: p.gate.isOpen() && !p.stopping.Load()}
+	if s := p.serving.Load(); s != nil {
+		s.read(&r)
+	}
+	return r
+}

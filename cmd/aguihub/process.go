@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/aguihub/aguihub/stream"
+)
+
+const (
+	// stopTimeout bounds a clean stop; what hasn't ended by then is cut. Below the 30 s that supervisors commonly give.
+	stopTimeout = 10 * time.Second
+	// readHeaderTimeout and idleTimeout are how long a client may take over its headers and keep an idle connection.
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+	// redisRetryMin and redisRetryMax bound the pauses while Redis is absent at start.
+	redisRetryMin = 100 * time.Millisecond
+	redisRetryMax = 2 * time.Second
+)
+
+// process is one running hub: what was opened for it, in the order of opening.
+type process struct {
+	flags  *serveCommand
+	logger *zap.Logger
+
+	// static after newProcess
+	embedded     *stream.Embedded // nil with --redis
+	redis        *stream.Redis
+	tail         *stream.Tail
+	main         net.Listener
+	metrics      net.Listener // nil when off
+	debug        net.Listener // nil when off
+	metricsTaken bool         // off because another process has the default port
+	gate         gate
+
+	stopping atomic.Bool
+	serving  atomic.Pointer[serving] // nil until Redis has answered
+}
+
+// newProcess opens what the flags name, so that a port that is taken or a URL that can't be used is known at once.
+func newProcess(flags *serveCommand, logger *zap.Logger) (_ *process, err error) {
+	p := &process{flags: flags, logger: logger}
+	defer func() {
+		if err != nil {
+			p.closeAll()
+		}
+	}()
+	if err = p.openRedis(); err != nil {
+		return nil, err
+	}
+	if p.main, err = listen("--listen", flags.Listen); err != nil {
+		return nil, err
+	}
+	if flags.MetricsListen != off {
+		p.metrics, err = listen("--metrics-listen", flags.MetricsListen)
+		if errors.Is(err, syscall.EADDRINUSE) && flags.MetricsListen == defaultMetrics {
+			// A second hub on one machine is common where people try things, and nobody asked for this port.
+			p.metricsTaken, err = true, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if flags.DebugListen != "" && flags.DebugListen != off {
+		if p.debug, err = listen("--debug-listen", flags.DebugListen); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func listen(flag, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return l, nil
+}
+
+func (p *process) openRedis() error {
+	url := p.flags.Redis
+	if p.flags.embedded() {
+		var err error
+		if p.embedded, err = stream.StartEmbedded(p.flags.EmbeddedRedisListen); err != nil {
+			return fmt.Errorf("--embedded-redis-listen: %w", err)
+		}
+		url = p.embedded.URL()
+	}
+	redis, err := stream.Connect(url, stream.Config{KeyPrefix: p.flags.KeyPrefix})
+	if err != nil {
+		return usagef("--redis: %w", err)
+	}
+	p.redis = redis
+	p.tail = redis.NewTail(stream.TailConfig{})
+	return nil
+}
+
+// closeAll closes what was opened, the newest first. Closing twice does no harm.
+func (p *process) closeAll() {
+	for _, l := range []net.Listener{p.debug, p.metrics, p.main} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	if p.redis != nil {
+		_ = p.redis.Close()
+	}
+	if p.embedded != nil {
+		p.embedded.Close()
+	}
+}
+
+// banner says what runs where, for whoever started the hub by hand.
+func (p *process) banner(w io.Writer) {
+	base := "http://" + reachable(p.main.Addr().String())
+	var b strings.Builder
+	fmt.Fprintf(&b, "aguihub %s\n", builtFrom().Version)
+	line := func(name, format string, args ...any) { fmt.Fprintf(&b, "  %-9s "+format+"\n", append([]any{name}, args...)...) }
+	if p.flags.console() {
+		line("page", "%s/", base)
+	}
+	line("attach", "ws%s/v1/runs/RUN/ws   or: aguihub attach RUN --url %s", strings.TrimPrefix(base, "http"), base)
+	if p.embedded != nil {
+		host, port, _ := net.SplitHostPort(p.embedded.Addr())
+		line("redis", "embedded at %s (nothing is kept after the stop)", p.embedded.Addr())
+		hostFlag := ""
+		if host != "127.0.0.1" {
+			hostFlag = " -h " + host
+		}
+		line("publish", `redis-cli%s -p %s XADD %s '*' event '{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}'`, hostFlag, port, p.redis.Keys().Run("r1"))
+	} else {
+		line("publish", `XADD %s * event '{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}'`, p.redis.Keys().Run("r1"))
+	}
+	if p.flags.demo() {
+		line("demo", "a run after another, in threads demo, demo-2, …")
+	}
+	switch {
+	case p.metrics != nil:
+		line("metrics", "http://%s/metrics", reachable(p.metrics.Addr().String()))
+	case p.metricsTaken:
+		line("metrics", "off: %s is taken; choose another address with --metrics-listen", defaultMetrics)
+	}
+	if p.debug != nil {
+		line("debug", "http://%s/debug/pprof/", p.debug.Addr())
+	}
+	if p.flags.InsecureNoAuth {
+		line("WARNING", "there is no authentication: whoever reaches %s sees and publishes everything", p.flags.Listen)
+	}
+	_, _ = io.WriteString(w, b.String())
+}
+
+// reachable turns an address that listens everywhere into one that a person can open.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err == nil && (host == "::" || host == "0.0.0.0" || host == "") {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
+}
+
+// run serves until asked ends or a listener fails, then stops in order.
+func (p *process) run(asked context.Context) error {
+	defer p.closeAll()
+	ctx, cancel := context.WithCancelCause(asked)
+	defer cancel(nil)
+	// What serves outlives ctx: a stop closes it step by step.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+
+	var group errgroup.Group
+	group.Go(func() error {
+		_ = p.tail.Run(life)
+		return nil
+	})
+	servers := p.listenAndServe(&group, cancel)
+	if err := p.waitForRedis(ctx); err == nil {
+		s, err := newServing(ctx, life, p)
+		if err != nil {
+			cancel(err)
+		} else {
+			p.serving.Store(s)
+			p.gate.open(s.handler)
+			p.logger.Info("serving", zap.String("listen", p.main.Addr().String()), zap.String("key_prefix", p.flags.KeyPrefix))
+		}
+		<-ctx.Done()
+	}
+
+	p.stopping.Store(true)
+	p.logger.Info("stopping")
+	stopCtx, stopped := context.WithTimeout(life, stopTimeout)
+	defer stopped()
+	clean := true
+	if s := p.serving.Load(); s != nil {
+		clean = s.stop(stopCtx)
+	}
+	for _, server := range servers {
+		if err := server.Shutdown(stopCtx); err != nil {
+			clean = false
+			_ = server.Close()
+		}
+	}
+	if s := p.serving.Load(); s != nil {
+		s.close()
+	}
+	end()
+	_ = group.Wait()
+	p.logger.Info("stopped", zap.Bool("clean", clean))
+	if asked.Err() != nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// listenAndServe starts the servers, the hub's own first. One that fails ends the process through cancel.
+func (p *process) listenAndServe(group *errgroup.Group, cancel context.CancelCauseFunc) []*http.Server {
+	var servers []*http.Server
+	start := func(l net.Listener, h http.Handler) {
+		if l == nil {
+			return
+		}
+		server := &http.Server{
+			Handler: h, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+			ErrorLog: zap.NewStdLog(p.logger.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+		}
+		servers = append(servers, server)
+		group.Go(func() error {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				cancel(fmt.Errorf("listener %s: %w", l.Addr(), err))
+			}
+			return nil
+		})
+	}
+	start(p.main, &p.gate)
+	start(p.metrics, p.opsHandler())
+	start(p.debug, debugHandler())
+	return servers
+}
+
+// waitForRedis returns when Redis answers, or with ctx's error.
+func (p *process) waitForRedis(ctx context.Context) error {
+	wait := redisRetryMin
+	for {
+		err := p.redis.Ping(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		p.logger.Warn("waiting for Redis: /readyz fails until it answers", zap.Error(err), zap.Duration("next_try_in", wait))
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		wait = min(2*wait, redisRetryMax)
+	}
+}
+
+// hubName tells this hub from others in `attached` lines.
+func hubName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "hub"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// progressEvery is how often a person is told how far it got.
+const progressEvery = 500 * time.Millisecond
+
+// publishCommand posts events to a run.
+type publishCommand struct {
+	RunID  string  `arg:"" name:"run" help:"The run's id."`
+	Rate   float64 `placeholder:"N" help:"Events per second; without it as fast as they are read."`
+	Append bool    `help:"Go on with a run that has entries already. Without it that is an error, so that nothing is published twice."`
+	Input  string  `type:"existingfile" placeholder:"FILE" help:"The RunAgentInput (JSON) that the run started from. It makes the run's history full."`
+	hubFlag
+}
+
+// ingestAnswer is what ingest says, in its answer or as part of a problem.
+type ingestAnswer struct {
+	Accepted int         `json:"accepted"`
+	Rejected []rejection `json:"rejected"`
+	LastID   string      `json:"lastId"`
+}
+
+type rejection struct {
+	Index  int    `json:"index"`
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Run implements the subcommand.
+func (c *publishCommand) Run(ctx context.Context, con stdio) error {
+	if err := checkRun(c.RunID); err != nil {
+		return err
+	}
+	if c.Rate < 0 {
+		return usagef("--rate %g: must be above zero", c.Rate)
+	}
+	input, err := c.readInput()
+	if err != nil {
+		return err
+	}
+	if err := c.refuseExisting(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	body, pipe := io.Pipe()
+	src := &source{in: bufio.NewReaderSize(con.in, 64<<10), input: input, rate: c.Rate}
+	fed := make(chan struct{})
+	go func() {
+		defer close(fed)
+		pipe.CloseWithError(src.feed(ctx, pipe))
+	}()
+	stopProgress := func() {}
+	if isTerminal(con.err) {
+		stopProgress = showProgress(con.err, &src.sent)
+	}
+	answer, err := c.post(ctx, body)
+	cancel()
+	_ = body.Close() // lets feed go if the hub answered before the end
+	stopProgress()
+	if !src.reading.Load() {
+		<-fed // else it waits for standard input, which nothing interrupts
+	}
+	return c.report(con, src, answer, err)
+}
+
+func (c *publishCommand) readInput() ([]byte, error) {
+	if c.Input == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(c.Input)
+	if err != nil {
+		return nil, usagef("--input: %w", err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return nil, usagef("--input %s: %w", c.Input, err)
+	}
+	if compact.Len() == 0 || compact.Bytes()[0] != '{' {
+		return nil, usagef("--input %s: a RunAgentInput is a JSON object", c.Input)
+	}
+	return compact.Bytes(), nil
+}
+
+// refuseExisting fails if the run has entries and the user didn't ask to go on with it.
+func (c *publishCommand) refuseExisting(ctx context.Context) error {
+	if c.Append {
+		return nil
+	}
+	var run struct {
+		Entries int    `json:"entries"`
+		State   string `json:"state"`
+	}
+	err := c.getJSON(ctx, &run, "runs", c.RunID)
+	var p *problem
+	switch {
+	case errors.As(err, &p) && p.Status == http.StatusNotFound:
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("run %s has %d entries already (%s): choose another id, or --append to go on with it", c.RunID, run.Entries, run.State)
+}
+
+func (c *publishCommand) post(ctx context.Context, body io.Reader) (ingestAnswer, error) {
+	var answer ingestAnswer
+	u, err := c.endpoint("runs", c.RunID, "events")
+	if err != nil {
+		return answer, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), body)
+	if err != nil {
+		return answer, err
+	}
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answer, c.unreachable(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return answer, c.unreachable(err)
+	}
+	// Problems of ingest say how far it came, too.
+	decodeErr := json.Unmarshal(raw, &answer)
+	if resp.StatusCode/100 != 2 {
+		return answer, problemOf(resp.StatusCode, raw)
+	}
+	return answer, decodeErr
+}
+
+// report prints what became of the events, by the line that they stood in.
+func (c *publishCommand) report(con stdio, src *source, answer ingestAnswer, err error) error {
+	_, _ = fmt.Fprintf(con.out, "accepted %d, rejected %d", answer.Accepted, len(answer.Rejected))
+	if answer.LastID != "" {
+		_, _ = fmt.Fprintf(con.out, ", last entry %s", answer.LastID)
+	}
+	_, _ = fmt.Fprintln(con.out)
+	for _, r := range answer.Rejected {
+		_, _ = fmt.Fprintf(con.out, "line %d: %s%s\n", src.lineOf(r.Index), prefixed(r.Path, ": "), r.Reason)
+	}
+	var p *problem
+	switch {
+	case len(answer.Rejected) > 0:
+		_, _ = fmt.Fprintln(con.err, "aguihub: rejected events were not published; aguihub check FILE tells how to mend them")
+		return found()
+	case err == nil:
+		return nil
+	case errors.As(err, &p):
+		return err
+	case errors.Is(err, context.Canceled):
+		return interrupted()
+	default:
+		return err
+	}
+}
+
+func prefixed(s, sep string) string {
+	if s == "" {
+		return ""
+	}
+	return s + sep
+}
+
+// source turns standard input into the body of one ingest request.
+type source struct {
+	in    *bufio.Reader
+	input []byte
+	rate  float64
+
+	sent    atomic.Int64
+	reading atomic.Bool
+	lines   []int // owned by feed: the line number of each event that isn't simply one more than the last
+}
+
+// feed writes one event a line, paced, until the input ends.
+func (s *source) feed(ctx context.Context, w io.Writer) error {
+	if s.input != nil {
+		if _, err := fmt.Fprintf(w, "{\"input\":%s}\n", s.input); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	for number := 1; ; number++ {
+		s.reading.Store(true)
+		text, err := s.in.ReadBytes('\n')
+		s.reading.Store(false)
+		if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 {
+			if s.rate > 0 {
+				due := start.Add(time.Duration(float64(len(s.lines)) / s.rate * float64(time.Second)))
+				if err := sleepUntil(ctx, due); err != nil {
+					return err
+				}
+			}
+			s.lines = append(s.lines, number)
+			if _, err := w.Write(append(trimmed, '\n')); err != nil {
+				return err
+			}
+			s.sent.Add(1)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("standard input: %w", err)
+		}
+	}
+}
+
+// lineOf is the line that the event with this index stood in.
+func (s *source) lineOf(index int) int {
+	if index < 0 || index >= len(s.lines) {
+		return index + 1
+	}
+	return s.lines[index]
+}
+
+func sleepUntil(ctx context.Context, due time.Time) error {
+	wait := time.Until(due)
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// showProgress writes a line that keeps changing, until the function that it returns is called.
+func showProgress(w io.Writer, sent *atomic.Int64) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(progressEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				_, _ = fmt.Fprintf(w, "\r%d events sent", sent.Load())
+			case <-quit:
+				_, _ = fmt.Fprint(w, "\r\033[K")
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/aguihub/aguihub/stream"
+)
+
+const (
+	defaultEmbedded = "127.0.0.1:0"
+	defaultMetrics  = "127.0.0.1:9464"
+	off             = "off"
+)
+
+// serveCommand is the flags of the hub. Sizes and times that an operator need not decide are no flags.
+type serveCommand struct {
+	Listen string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the hub: attaches, ingest, look-ups and the page. Other than loopback needs --insecure-no-auth (${default})."`
+
+	Redis               string `placeholder:"URL" help:"Redis ≥ 7.0 or Valkey: a redis://, rediss://, redis+sentinel:// or redis+cluster:// URL. Without it the hub brings an embedded one, which forgets everything when it stops."`
+	KeyPrefix           string `default:"agui" placeholder:"PREFIX" help:"First part of every Redis key, [a-z0-9-]{1,64} (${default})."`
+	EmbeddedRedisListen string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Loopback address of the embedded Redis; port 0 takes a free one, which is printed (${default})."`
+
+	Demo    *bool `negatable:"" help:"Run the demo agent, which publishes a run after another (on with the embedded Redis, else off)."`
+	Console *bool `negatable:"" help:"Serve the page at / (on with the embedded Redis, else off)."`
+
+	MetricsListen string `default:"127.0.0.1:9464" placeholder:"HOST:PORT" help:"Address of /metrics, /livez and /readyz; off for none (${default})."`
+	DebugListen   string `placeholder:"HOST:PORT" help:"Loopback address of pprof (off)."`
+
+	AttachWait      time.Duration `default:"30s" placeholder:"DURATION" help:"How long an attach waits for a run that nobody has published yet (${default})."`
+	WriteTimeout    time.Duration `default:"10s" placeholder:"DURATION" help:"A subscriber whose connection takes no byte for so long is closed (${default})."`
+	QueueBytes      size          `default:"1MiB" placeholder:"SIZE" help:"How far a subscriber may lag, in bytes of events (${default})."`
+	MaxEvent        size          `default:"8MiB" placeholder:"SIZE" help:"Largest event (${default})."`
+	MaxConversation size          `default:"32MiB" placeholder:"SIZE" help:"Largest conversation with its state that an attach restates (${default})."`
+	Memory          size          `default:"1GiB" placeholder:"SIZE" help:"Bound on what the hub keeps of runs in memory: folds, newest entries, earlier conversations (${default})."`
+
+	Invalid string `default:"withhold" enum:"withhold,pass" help:"What the official client would reject is withheld, or passed on where it is valid JSON: withhold or pass (${default})."`
+
+	AllowOrigin    []string `placeholder:"ORIGIN" help:"Origin of a web page that may attach and publish, such as https://app.example.com, beside those on loopback. May be repeated."`
+	AllowHost      []string `placeholder:"HOST" help:"Host name under which the hub may be called, beside loopback ones. May be repeated."`
+	InsecureNoAuth bool     `help:"Listen on other than loopback although nobody is asked who they are: everybody who reaches the hub sees and publishes everything."`
+
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error (${default})."`
+	LogFormat string `default:"text" enum:"text,json" help:"text for people, json for machines; on standard error (${default})."`
+}
+
+// Run implements the subcommand: it serves until ctx ends.
+func (c *serveCommand) Run(ctx context.Context, con stdio) error {
+	if err := c.validate(); err != nil {
+		return &exitError{code: exitUsage, err: err}
+	}
+	logger, err := newLogger(c.LogLevel, c.LogFormat, con.err)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = logger.Sync() }()
+	p, err := newProcess(c, logger)
+	if err != nil {
+		return err
+	}
+	p.banner(con.err)
+	return p.run(ctx)
+}
+
+// embedded says whether the hub brings its own Redis.
+func (c *serveCommand) embedded() bool { return c.Redis == "" }
+
+func (c *serveCommand) demo() bool    { return given(c.Demo, c.embedded()) }
+func (c *serveCommand) console() bool { return given(c.Console, c.embedded()) }
+
+func given(flag *bool, otherwise bool) bool {
+	if flag == nil {
+		return otherwise
+	}
+	return *flag
+}
+
+// validate checks the flags against each other, before anything is opened.
+func (c *serveCommand) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if host, err := hostOf(c.Listen); err != nil {
+		bad("--listen: %w", err)
+	} else if !isLoopback(host) && !c.InsecureNoAuth {
+		bad("--listen %s: not a loopback address, and there is no authentication: whoever reaches the hub would see and publish everything; give --insecure-no-auth if the network is guarded otherwise", c.Listen)
+	}
+	if c.MetricsListen != off {
+		if _, err := hostOf(c.MetricsListen); err != nil {
+			bad("--metrics-listen: %w", err)
+		}
+	}
+	if c.DebugListen != "" && c.DebugListen != off {
+		if host, err := hostOf(c.DebugListen); err != nil {
+			bad("--debug-listen: %w", err)
+		} else if !isLoopback(host) {
+			bad("--debug-listen %s: loopback only", c.DebugListen)
+		}
+	}
+	if !c.embedded() && c.EmbeddedRedisListen != defaultEmbedded {
+		bad("--embedded-redis-listen: there is no embedded Redis beside --redis; give one of the two")
+	}
+	if host, err := hostOf(c.EmbeddedRedisListen); err != nil {
+		bad("--embedded-redis-listen: %w", err)
+	} else if !isLoopback(host) {
+		bad("--embedded-redis-listen %s: loopback only, since it has no password", c.EmbeddedRedisListen)
+	}
+	if _, err := stream.NewKeys(c.KeyPrefix); err != nil {
+		bad("--key-prefix: %w", err)
+	}
+	for flag, d := range map[string]time.Duration{"--attach-wait": c.AttachWait, "--write-timeout": c.WriteTimeout} {
+		if d <= 0 {
+			bad("%s %s: must be above zero", flag, d)
+		}
+	}
+	for _, origin := range c.AllowOrigin {
+		if err := checkOrigin(origin); err != nil {
+			bad("--allow-origin %s: %w", origin, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkOrigin takes scheme://host[:port], as browsers send it.
+func checkOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.TrimPrefix(origin, u.Scheme+"://") != u.Host {
+		return errors.New("an origin is a scheme, a host and perhaps a port, such as https://app.example.com")
+	}
+	return nil
+}
+
+func hostOf(address string) (string, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("%q is no HOST:PORT", address)
+	}
+	return host, nil
+}
+
+// isLoopback says whether a host can only be reached from this machine. Names other than localhost aren't looked up.
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// isTerminal says whether a person is likely to read what is written to w.
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,157 @@
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Build is what the build info series says.
+type Build struct {
+	Version  string
+	Revision string
+	Go       string
+}
+
+// Handler serves all series in the Prometheus formats. read is called once a scrape.
+func Handler(build Build, read Reader) http.Handler {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&collector{read: read, build: build},
+	)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+}
+
+// collector is a prometheus.Collector over one reading a scrape, so that the series of a scrape belong together.
+type collector struct {
+	read  Reader
+	build Build
+}
+
+// transportLabel is "websocket" or "sse".
+const transportLabel = "transport"
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("aguihub_"+name, help, labels, nil)
+}
+
+var (
+	descBuild = desc("build_info", "Always 1; the labels say what was built.", "version", "revision", "goversion")
+	descReady = desc("ready", "1 while the hub can serve: /readyz answers 200.")
+
+	descFeeds       = desc("feeds", "Runs that this process follows.")
+	descWaiting     = desc("feeds_waiting", "Runs without an entry yet that this process waits for.")
+	descSubscribers = desc("subscribers", "Subscribers of feeds.")
+	descHeld        = desc("feeds_held_bytes", "Memory held by feeds: folds, rings and queues.")
+	descEntries     = desc("entries_read_total", "Entries read from runs, once per entry and process.")
+	descWithheld    = desc("entries_withheld_total", "Entries that were not sent as published.")
+	descDeliveries  = desc("deliveries_total", "Entries put into subscribers' queues.")
+	descLagged      = desc("subscribers_lagged_total", "Subscribers whose queue overflowed.")
+
+	descKeys    = desc("tail_streams", "Redis streams that are tailed.")
+	descShards  = desc("tail_connections", "Redis connections that tail.")
+	descFailing = desc("tail_failing", "1 while a tail connection's last read failed.")
+	descAge     = desc("tail_read_age_seconds", "Since the last good read of the tail connection that is furthest behind.")
+	descSkipped = desc("registry_skipped_total", "Registry entries that broke the contract.")
+
+	descConnections = desc("connections", "Attached connections.", transportLabel)
+	descAccepted    = desc("connections_accepted_total", "Attaches that were taken.", transportLabel)
+	descRefused     = desc("handshakes_refused_total", "WebSocket handshakes that were refused.")
+	descCloses      = desc("websocket_closes_total", "WebSockets closed by this hub, by close code.", "code")
+	descEvents      = desc("events_sent_total", "Events sent to subscribers.", transportLabel)
+	descBytes       = desc("sent_bytes_total", "Bytes sent to subscribers.", transportLabel)
+	descInbound     = desc("inbound_ignored_total", "Messages from WebSocket clients that were ignored.")
+
+	descIngestOpen     = desc("ingest_requests_open", "Ingest requests under way.")
+	descIngestRequests = desc("ingest_requests_total", "Ingest requests.")
+	descIngestEvents   = desc("ingest_events_total", "Events posted, by what became of them.", "result")
+)
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descBuild, descReady, descFeeds, descWaiting, descSubscribers, descHeld, descEntries, descWithheld,
+		descDeliveries, descLagged, descKeys, descShards, descFailing, descAge, descSkipped, descConnections,
+		descAccepted, descRefused, descCloses, descEvents, descBytes, descInbound, descIngestOpen,
+		descIngestRequests, descIngestEvents,
+	} {
+		ch <- d
+	}
+}
+
+// out sends constant metrics to one scrape.
+type out chan<- prometheus.Metric
+
+func (o out) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	o <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (o out) counter(d *prometheus.Desc, v uint64, labels ...string) {
+	o <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	r, o := c.read(), out(ch)
+	o.gauge(descBuild, 1, c.build.Version, c.build.Revision, c.build.Go)
+	o.gauge(descReady, flag(r.Ready))
+	if h := r.Hub; h != nil {
+		o.gauge(descFeeds, float64(h.Feeds))
+		o.gauge(descWaiting, float64(h.Waiting))
+		o.gauge(descSubscribers, float64(h.Subscribers))
+		o.gauge(descHeld, float64(h.HeldBytes))
+		o.counter(descEntries, h.Entries)
+		o.counter(descWithheld, h.Withheld)
+		o.counter(descDeliveries, h.Deliveries)
+		o.counter(descLagged, h.Lagged)
+	}
+	if t := r.Tail; t != nil {
+		o.gauge(descKeys, float64(t.Keys))
+		o.gauge(descShards, float64(t.Shards))
+		o.gauge(descFailing, flag(t.Failing))
+		if !t.LastRead.IsZero() {
+			o.gauge(descAge, time.Since(t.LastRead).Seconds())
+		}
+		o.counter(descSkipped, t.Skipped)
+	}
+	c.transports(r, o)
+}
+
+func (c *collector) transports(r Reading, o out) {
+	if w := r.WebSocket; w != nil {
+		o.gauge(descConnections, float64(w.Connections), "websocket")
+		o.counter(descAccepted, w.Accepted, "websocket")
+		o.counter(descRefused, w.Refused)
+		o.counter(descEvents, w.Events, "websocket")
+		o.counter(descBytes, w.Bytes, "websocket")
+		o.counter(descInbound, w.InboundIgnored)
+		for code, n := range w.Closes {
+			o.counter(descCloses, n, strconv.Itoa(code))
+		}
+	}
+	if s := r.SSE; s != nil {
+		o.gauge(descConnections, float64(s.Connections), "sse")
+		o.counter(descAccepted, s.Accepted, "sse")
+		o.counter(descEvents, s.Events, "sse")
+		o.counter(descBytes, s.Bytes, "sse")
+	}
+	if i := r.Ingest; i != nil {
+		o.gauge(descIngestOpen, float64(i.Open))
+		o.counter(descIngestRequests, i.Requests)
+		o.counter(descIngestEvents, i.Accepted, "accepted")
+		o.counter(descIngestEvents, i.Rejected, "rejected")
+	}
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,43 @@
+// Package console serves the hub's page: static files, nothing fetched from elsewhere, nothing built. It shows runs as
+// any browser sees them, over the same WebSocket as everybody.
+package console
+
+import (
+	"embed"
+	"net/http"
+	"strconv"
+)
+
+//go:embed page.html console.css console.js
+var files embed.FS
+
+// policy lets the page load its own two files and talk to its own hub, and nothing else. The icon is an empty data URL.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Handler serves the page at / and its files beside it, to GET and HEAD. It may be called by any number of goroutines
+// at once. Paths that aren't the page's are answered 404.
+func Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", static("page.html", "text/html; charset=utf-8"))
+	mux.Handle("GET /console.css", static("console.css", "text/css; charset=utf-8"))
+	mux.Handle("GET /console.js", static("console.js", "text/javascript; charset=utf-8"))
+	return mux
+}
+
+func static(name, contentType string) http.Handler {
+	content, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // go:embed has it
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", contentType)
+		h.Set("Content-Length", strconv.Itoa(len(content)))
+		h.Set("Cache-Control", "no-cache")
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		_, _ = w.Write(content)
+	})
+}
