@@ -27,6 +27,7 @@ type checkCommand struct {
 // finding is one thing that is wrong.
 type finding struct {
 	Line   int    `json:"line,omitempty"`   // of a file
+	Last   int    `json:"last,omitempty"`   // line of the last of several findings that have one cause
 	Cursor string `json:"cursor,omitempty"` // of a run's entry
 	Run    string `json:"run,omitempty"`    // of several in one file
 	Type   string `json:"type,omitempty"`
@@ -181,6 +182,17 @@ func (s *streamCheck) take(number int, text []byte) {
 	if parsed {
 		f.Type = s.event.TypeName()
 	}
+	s.add(f)
+}
+
+// add notes a finding. What comes before the start or after the end is one finding, however many events it is.
+func (s *streamCheck) add(f finding) {
+	if n := len(s.res.Findings); n > 0 && (f.Reason == string(agui.ReasonBeforeStart) || f.Reason == string(agui.ReasonAfterEnd)) {
+		if before := &s.res.Findings[n-1]; before.Reason == f.Reason && before.Run == f.Run {
+			before.Last = f.Line
+			return
+		}
+	}
 	s.res.Findings = append(s.res.Findings, f)
 }
 
@@ -230,6 +242,9 @@ func (r *result) print(w io.Writer) {
 		where := f.Cursor
 		if f.Line > 0 {
 			where = fmt.Sprintf("line %d", f.Line)
+		}
+		if f.Last > 0 {
+			where = fmt.Sprintf("lines %d to %d", f.Line, f.Last)
 		}
 		_, _ = fmt.Fprintf(w, "%s: %s%s", where, prefixed(f.Type, ": "), f.Reason)
 		if f.Detail != "" {

@@ -39,9 +39,10 @@ var hintRules = []hintRule{
 	{"malformed", "/delta/", `A JSON Patch operation has op, a path that is empty or begins with "/" (with ~ only as ~0 or ~1), and, for add, replace and test, a value.`},
 	{"malformed", "/input", "RUN_STARTED.input is a whole RunAgentInput: threadId, runId, messages, tools, context (arrays). Leave it out rather than send a part, and publish it as the field input."},
 	{"malformed", "got null", "Leave an optional field out instead of setting it to null (in Python: exclude_none=True)."},
+	{"malformed", "got nothing", "The field is required: add it."},
 	{"malformed", "", "Give the field the type that AG-UI describes, or leave it out if it is optional."},
 
-	{"before_start", "", "Begin each run with RUN_STARTED (threadId, runId); nothing may come before it."},
+	{"before_start", "", "Begin each run with RUN_STARTED (threadId, runId); nothing may come before it. Where there is one, it is malformed: mend it first."},
 	{"after_end", "", "RUN_FINISHED and RUN_ERROR end the run: publish before them what belongs to it, and the next run under an id of its own."},
 	{"unclosed", "", "The hub closed it in your stead. Send the END event of each message, tool call, reasoning item, step and subagent before RUN_FINISHED."},
 	{"no_end", "", "End each run with RUN_FINISHED or RUN_ERROR; without it the client neither succeeds nor fails, and a chat shows it as running."},

@@ -129,7 +129,9 @@ func (p *process) banner(w io.Writer) {
 	base := "http://" + reachable(p.main.Addr().String())
 	var b strings.Builder
 	fmt.Fprintf(&b, "aguihub %s\n", builtFrom().Version)
-	line := func(name, format string, args ...any) { fmt.Fprintf(&b, "  %-9s "+format+"\n", append([]any{name}, args...)...) }
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-9s "+format+"\n", append([]any{name}, args...)...)
+	}
 	if p.flags.console() {
 		line("page", "%s/", base)
 	}

@@ -1,0 +1,41 @@
+# The two that matter: `make run` and `make test`. Everything else is for those who change the hub.
+SHELL      := /usr/bin/env bash
+GO         ?= go
+LINT       := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME   ?= 10s
+VERSION    ?= dev
+TESTFLAGS  ?=
+
+.PHONY: run build setup test lint fuzz bench sweep clean
+
+run: ## the hub with an embedded Redis, the demo agent and the page
+	$(GO) run ./cmd/aguihub
+
+build: ## bin/aguihub
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/aguihub ./cmd/aguihub
+
+setup: ## redis-server and the official client, where missing
+	@scripts/setup
+
+test: setup ## all tests, with the race detector
+	$(GO) vet ./...
+	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
+
+lint: ## the linters; the first build of them takes about ten minutes
+	$(LINT) run ./...
+
+fuzz: ## every fuzz target for FUZZTIME
+	@set -euo pipefail; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+	  for target in $$($(GO) test -list '^Fuzz' "$$dir" | grep '^Fuzz'); do \
+	    echo "$$dir $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir"; \
+	  done; \
+	done
+
+bench: ## the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+sweep: setup ## the measure in full: every stream, every k (AGUIHUB_SWEEP=1)
+	AGUIHUB_SWEEP=1 $(GO) test -timeout 120m -count 1 -v -run 'Measure|Sweep' ./...
+
+clean:
+	rm -rf bin

@@ -1,0 +1,102 @@
+package aguihub_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/aguihub/aguihub"
+
+// arrows is the picture of ARCHITECTURE.md: what the code of a folder may import of this module. A folder that isn't
+// here may not be there.
+var arrows = map[string][]string{
+	"agui":    {},
+	"metrics": {},
+
+	"stream":            {"metrics"},
+	"stream/streamtest": {"stream"},
+	"publish":           {"agui", "metrics", "stream"},
+	"demo":              {"metrics", "publish", "stream"},
+	"hub":               {"metrics", "stream"},
+	"backfill":          {"agui", "hub", "metrics", "stream"},
+
+	"transport":         {"agui", "backfill", "hub", "metrics", "stream"},
+	"transport/ws":      {"agui", "backfill", "hub", "metrics", "stream", "transport"},
+	"transport/sse":     {"agui", "backfill", "hub", "metrics", "stream", "transport"},
+	"transport/lookup":  {"agui", "backfill", "hub", "metrics", "stream", "transport"},
+	"transport/ingest":  {"agui", "metrics", "publish", "stream", "transport"},
+	"transport/console": {"transport"},
+
+	"cmd/aguihub": {
+		"agui", "backfill", "demo", "hub", "metrics", "publish", "stream", "transport",
+		"transport/console", "transport/ingest", "transport/lookup", "transport/sse", "transport/ws",
+	},
+
+	"oracle": {}, // for tests only: nothing above may import it
+}
+
+// keptIn says which folders alone may use a library, and the files that may, too.
+var keptIn = map[string][]string{
+	"github.com/redis/":          {"stream/"},
+	"github.com/alicebob/":       {"stream/"},
+	"github.com/coder/websocket": {"transport/ws/", "cmd/aguihub/attach.go"},
+	"github.com/prometheus/":     {"metrics/"},
+	"github.com/alecthomas/kong": {"cmd/aguihub/"},
+	"testing":                    {"oracle/", "stream/streamtest/"},
+}
+
+func TestImportsFollowThePicture(t *testing.T) {
+	seen := map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || (strings.HasPrefix(d.Name(), ".") && path != ".")):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		path = filepath.ToSlash(path)
+		folder := filepath.ToSlash(filepath.Dir(path))
+		may, known := arrows[folder]
+		if !known {
+			t.Errorf("%s: the picture has no folder %s", path, folder)
+			return nil
+		}
+		seen[folder] = true
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range file.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			if inner, ours := strings.CutPrefix(name, module+"/"); ours && !slices.Contains(may, inner) {
+				t.Errorf("%s imports %s: the picture has no such arrow", path, inner)
+			}
+			for library, places := range keptIn {
+				in := func(place string) bool { return strings.HasPrefix(path, place) }
+				if strings.HasPrefix(name, library) && !slices.ContainsFunc(places, in) {
+					t.Errorf("%s imports %s, which only %s may", path, name, strings.Join(places, " and "))
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder := range arrows {
+		if !seen[folder] {
+			t.Errorf("the picture has a folder %s, and there is none", folder)
+		}
+	}
+}
