@@ -188,8 +188,8 @@ func (w *worker) wait(grace time.Duration) []delivery {
 
 // call hands a batch to the sink unless the follower was stopped.
 func (f *follower) call(ms []message, err error) {
-	f.gate.Lock()
-	defer f.gate.Unlock()
+	f.gate <- struct{}{}
+	defer func() { <-f.gate }()
 	if !f.stopped {
 		f.sink(ms, err)
 	}

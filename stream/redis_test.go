@@ -62,25 +62,30 @@ func TestConnectRefusesURLsWithoutRepeatingPasswords(t *testing.T) {
 }
 
 func TestClusterKeepsTheContract(t *testing.T) {
-	overCluster := func(t *testing.T) (string, func(func())) {
-		s := streamtest.StartRedis(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1")
-		client := s.Client(t)
-		if err := client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-			t.Fatal(err)
-		}
-		serving := func() bool {
+	// One server for all tests: a new cluster takes two seconds until it serves.
+	s := streamtest.StartRedis(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1")
+	client := s.Client(t)
+	if err := client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	awaitServing := func() {
+		streamtest.Eventually(t, "the cluster serves", func() bool {
 			info, err := client.ClusterInfo(t.Context()).Result()
 			return err == nil && strings.Contains(info, "cluster_state:ok")
+		})
+	}
+	overRedis(t, "redis+cluster://", stream.TailConfig{}, func(t *testing.T) (string, func(func())) {
+		awaitServing()
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
 		}
-		streamtest.Eventually(t, "the cluster serves", serving)
 		return s.Addr(), func(during func()) {
 			s.Kill()
 			during()
 			s.Start(t)
-			streamtest.Eventually(t, "the cluster serves again", serving)
+			awaitServing()
 		}
-	}
-	overRedis(t, "redis+cluster://", stream.TailConfig{}, overCluster)
+	})
 }
 
 func TestATailTakesFewConnectionsAndLeavesNoKeys(t *testing.T) {

@@ -155,10 +155,11 @@ type followed struct {
 
 // follower is one call of Follow.
 type follower struct {
+	// static
 	sink func([]message, error)
+	gate chan struct{} // a lock, held while the sink runs; as a channel, because testing/synctest sees waits for it
 
-	gate    sync.Mutex // held while the sink runs
-	stopped bool       // guarded by gate
+	stopped bool // guarded by gate
 
 	// guarded by Tail.mu
 	pos  ID    // the last ID handed over
@@ -178,7 +179,7 @@ func newTail(src source, keys Keys, cfg TailConfig) *Tail {
 
 // followKey follows any stream by its key.
 func (t *Tail) followKey(key string, after ID, sink func([]message, error)) (stop func()) {
-	f := &follower{sink: sink, pos: after}
+	f := &follower{sink: sink, gate: make(chan struct{}, 1), pos: after}
 	t.mu.Lock()
 	if t.ended {
 		t.mu.Unlock()
@@ -196,9 +197,9 @@ func (t *Tail) followKey(key string, after ID, sink func([]message, error)) (sto
 	t.mu.Unlock()
 	return func() {
 		t.remove(fk, f)
-		f.gate.Lock()
+		f.gate <- struct{}{}
 		f.stopped = true
-		f.gate.Unlock()
+		<-f.gate
 	}
 }
 

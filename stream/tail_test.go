@@ -186,6 +186,37 @@ func TestASlowSinkHoldsUpItsConnectionForTheGraceOnly(t *testing.T) {
 	})
 }
 
+func TestStopWaitsForTheSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newMemory(t)
+		tail := log.NewTail(TailConfig{})
+		defer runTail(t, tail)()
+		release := make(chan struct{})
+		calls := 0
+		stop := tail.Follow("r", ID{}, func(Batch) { calls++; time.Sleep(time.Second); <-release })
+		if _, err := log.Append(t.Context(), "r", Record{Event: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		stopped := false
+		var wg sync.WaitGroup
+		wg.Go(func() { stop(); stopped = true })
+		time.Sleep(10 * time.Second)
+		if stopped {
+			t.Error("stop returned while the sink was running")
+		}
+		if _, err := log.Append(t.Context(), "r", Record{Event: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		wg.Wait()
+		time.Sleep(10 * time.Second)
+		if calls != 1 {
+			t.Errorf("%d calls", calls)
+		}
+	})
+}
+
 func TestLargeEntriesShrinkTheCount(t *testing.T) {
 	large := []reply{{messages: []message{{fields: map[string]any{"event": string(make([]byte, maxReadBytes+1))}}}}}
 	count := maxReadCount

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/aguihub/aguihub/stream"
 )
@@ -17,8 +16,8 @@ func testFollow(t *testing.T, b Backend) {
 	log := b.Open(t)
 	r := run(t, "follow")
 	ids := fill(t, log, r, 0, 700)
-	all := RunTailFollow(t, log, b, r, stream.ID{})
-	late := RunTailFollow(t, log, b, r, ids[499])
+	all := followTail(t, log, b, r, stream.ID{})
+	late := followTail(t, log, b, r, ids[499])
 	all.Wait(t, 700)
 	ids = append(ids, fill(t, log, r, 700, 900)...)
 	all.check(t, ids, 0)
@@ -156,11 +155,6 @@ func testStop(t *testing.T, b Backend) {
 	<-entered
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
-	select {
-	case <-stopped:
-		t.Fatal("stop returned while the sink was running")
-	case <-time.After(20 * time.Millisecond): // can only miss an error, never report a wrong one
-	}
 	close(release)
 	<-stopped
 	n := len(c.Entries())
