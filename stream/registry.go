@@ -143,8 +143,8 @@ func (r *Registry) Thread(ctx context.Context, thread ThreadID, limit int) ([]Th
 }
 
 // Follow calls sink with the entries after after, those that are there and those that come, under the
-// contract of [Tail.Follow]. An error that concerns the registry alone (its key is of another type) shows in
-// Health of the tail's log, not here; it goes on when the key is well again.
+// contract of [Tail.Follow]. An error that concerns the registry alone (its key is of another type) isn't told
+// here: List and Last return it. Following goes on when the key is well again.
 func (r *Registry) Follow(after ID, sink func([]RunEvent)) (stop func()) {
 	return r.tail.followKey(r.keys.Runs(), after, func(ms []message, err error) {
 		if err != nil {
