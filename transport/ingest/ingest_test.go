@@ -1,0 +1,642 @@
+package ingest_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/publish"
+	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/stream/streamtest"
+	"github.com/aguihub/aguihub/transport/ingest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	jsonType = "application/json"
+	lines    = "application/x-ndjson"
+	sse      = "text/event-stream"
+
+	started  = `{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}`
+	finished = `{"type":"RUN_FINISHED","threadId":"t1","runId":"r1"}`
+	open1    = `{"type":"TEXT_MESSAGE_START","messageId":"m1"}`
+	content1 = `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m1","delta":"Hi"}`
+	close1   = `{"type":"TEXT_MESSAGE_END","messageId":"m1"}`
+	runInput = `{"threadId":"t1","runId":"r1","messages":[{"id":"u1","role":"user","content":"Hello"}]}`
+)
+
+// patience is how long anything may take that is waited for. It only matters to failing tests.
+const patience = 20 * time.Second
+
+// log is what the tests read back from.
+type log interface {
+	publish.Log
+	NewRegistry(tail *stream.Tail) *stream.Registry
+}
+
+// lossy is a log that can lose the answers of appends.
+type lossy struct {
+	*stream.Memory
+	mu   sync.Mutex
+	lose error
+	keep bool
+}
+
+func (l *lossy) Append(ctx context.Context, run stream.RunID, recs ...stream.Record) ([]stream.ID, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lose == nil {
+		return l.Memory.Append(ctx, run, recs...)
+	}
+	if l.keep {
+		_, _ = l.Memory.Append(ctx, run, recs...)
+	}
+	return nil, &stream.AppendError{Err: l.lose}
+}
+
+func (l *lossy) setLoss(err error, keep bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lose, l.keep = err, keep
+}
+
+// rig is a server over a log.
+type rig struct {
+	log    log
+	server *ingest.Server
+	url    string
+	client *http.Client
+}
+
+func newRig(t *testing.T, log log, cfg ingest.Config) *rig {
+	t.Helper()
+	publisher, err := publish.New(log, log.NewRegistry(nil), publish.Config{MaxEvent: cfg.MaxEvent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := ingest.New(t.Context(), publisher, cfg, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(ingest.Pattern, server)
+	web := httptest.NewServer(mux)
+	t.Cleanup(web.Close)
+	return &rig{log: log, server: server, url: web.URL, client: web.Client()}
+}
+
+func memory(t *testing.T) *lossy {
+	t.Helper()
+	log, err := stream.NewMemory(stream.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &lossy{Memory: log}
+}
+
+func inMemory(t *testing.T) *rig {
+	t.Helper()
+	return newRig(t, memory(t), ingest.Config{})
+}
+
+// reply is an answer of either kind.
+type reply struct {
+	Code          string
+	Status        int
+	Accepted      int
+	Rejected      []rejected
+	RejectedTotal int
+	Uncertain     int
+	LastID        string
+	header        http.Header
+}
+
+type rejected struct {
+	Index        int
+	Path, Reason string
+}
+
+func (r *rig) post(t *testing.T, kind string, body io.Reader, set ...func(*http.Request)) reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/v1/runs/r1/events", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+	for _, f := range set {
+		f(req)
+	}
+	res, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return readReply(t, res)
+}
+
+func readReply(t *testing.T, res *http.Response) reply {
+	t.Helper()
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep := reply{header: res.Header}
+	if err := json.Unmarshal(raw, &rep); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	kind := res.Header.Get("Content-Type")
+	if rep.Code == "" != (res.StatusCode == http.StatusOK) || rep.Code != "" && (rep.Status != res.StatusCode || kind != "application/problem+json") {
+		t.Fatalf("status %d, %s: %s", res.StatusCode, kind, raw)
+	}
+	rep.Status = res.StatusCode
+	return rep
+}
+
+// short is a reply in one line: status, code, accepted, what was rejected.
+func (r reply) short() string {
+	out := fmt.Sprintf("%d %s %d", r.Status, r.Code, r.Accepted)
+	for _, x := range r.Rejected {
+		out += fmt.Sprintf(" [%d %s %s]", x.Index, x.Path, x.Reason)
+	}
+	return out
+}
+
+func (r *rig) entries(t *testing.T, run stream.RunID) []stream.Entry {
+	t.Helper()
+	page, err := r.log.Range(t.Context(), run, stream.ID{}, 10_000, 64<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Entries
+}
+
+func (r *rig) events(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, en := range r.entries(t, "r1") {
+		out = append(out, string(en.Event))
+	}
+	return out
+}
+
+func (r *rig) states(t *testing.T) string {
+	t.Helper()
+	events, _, err := r.log.NewRegistry(nil).List(t.Context(), stream.ID{}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(events)
+	out := make([]string, len(events))
+	for i, e := range events {
+		out[i] = string(e.Run) + ":" + string(e.State) + "@" + string(e.Thread)
+	}
+	return strings.Join(out, " ")
+}
+
+func (r *rig) wantEvents(t *testing.T, want ...string) {
+	t.Helper()
+	if got := r.events(t); !slices.Equal(got, want) {
+		t.Fatalf("the log holds\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func want(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("got  %s\nwant %s", got, want)
+	}
+}
+
+func array(events ...string) string { return "[" + strings.Join(events, ",") + "]" }
+func nd(events ...string) string    { return strings.Join(events, "\n") + "\n" }
+func sent(events ...string) string {
+	return "data: " + strings.Join(events, "\n\ndata: ") + "\n\n"
+}
+
+func TestABodyOfEachFormat(t *testing.T) {
+	all := []string{started, open1, content1, close1, finished}
+	in := `{"input":` + runInput + `}`
+	for name, c := range map[string]struct{ kind, body string }{
+		"a JSON array":                         {jsonType, array(append([]string{in}, all...)...)},
+		"NDJSON":                               {lines, nd(append([]string{in}, all...)...)},
+		"NDJSON by its other name":             {"application/jsonl; charset=UTF-8", nd(append([]string{in}, all...)...)},
+		"an event stream":                      {sse, "event: input\ndata: " + runInput + "\n\n" + sent(all...)},
+		"an event stream with a wrapped input": {sse, "event: input\ndata: " + in + "\n\n" + sent(all...)},
+		"an event stream with a plain input":   {sse, sent(append([]string{in}, all...)...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := inMemory(t)
+			rep := r.post(t, c.kind, strings.NewReader(c.body))
+			want(t, rep.short(), "200  5")
+			r.wantEvents(t, all...)
+			entries := r.entries(t, "r1")
+			want(t, string(entries[0].Input), runInput)
+			want(t, rep.LastID, entries[4].ID.String())
+			want(t, r.states(t), "r1:started@t1 r1:finished@t1")
+			run := agui.NewRun(nil, agui.RunConfig{})
+			for _, en := range entries {
+				run.Apply(agui.Entry{Event: en.Event, Input: en.Input})
+			}
+			if !run.Full() {
+				t.Fatal("the history is partial")
+			}
+		})
+	}
+	t.Run("a single JSON object", func(t *testing.T) {
+		r := inMemory(t)
+		for i, event := range all {
+			want(t, r.post(t, jsonType, strings.NewReader(event)).short(), "200  1")
+			r.wantEvents(t, all[:i+1]...)
+		}
+		want(t, r.post(t, jsonType, strings.NewReader(open1)).short(), "409 run_ended 0")
+		r.wantEvents(t, all...)
+	})
+	t.Run("nothing at all", func(t *testing.T) {
+		r := inMemory(t)
+		want(t, r.post(t, jsonType, strings.NewReader("[]")).short(), "200  0")
+		want(t, r.post(t, lines, strings.NewReader("\n")).short(), "200  0")
+		want(t, r.post(t, sse, strings.NewReader(": hello\n\n")).short(), "200  0")
+		want(t, r.post(t, jsonType, strings.NewReader("")).short(), "400 truncated 0")
+	})
+}
+
+func TestInvalidEvents(t *testing.T) {
+	badField := `{"type":"TEXT_MESSAGE_START","messageId":7}`
+	for name, c := range map[string]struct {
+		kind, body, reply string
+		log               []string
+	}{
+		"stop a JSON array with what came before kept": {
+			jsonType, array(started, open1, badField, close1), "422 invalid_event 2 [2 /messageId malformed]", []string{started, open1},
+		},
+		"stop NDJSON with what came before kept": {
+			lines, nd(started, content1, open1), "422 invalid_event 1 [1  illegal]", []string{started},
+		},
+		"are skipped and listed in an event stream": {
+			sse, sent(started, badField, open1, `nonsense`, `[1]`, close1, finished, open1),
+			"200  4 [1 /messageId malformed] [3  not_json] [4  not_object] [7  after_end]", []string{started, open1, close1, finished},
+		},
+		"behind the end of JSON are said to be late": {
+			jsonType, array(started, finished, open1), "409 run_ended 2 [2  after_end]", []string{started, finished},
+		},
+		"before the start are refused":            {lines, nd(open1), "422 invalid_event 0 [0  before_start]", nil},
+		"of another thread are refused":           {lines, nd(started, strings.Replace(started, "t1", "t2", 1)), "422 invalid_event 1 [1 /threadId illegal]", []string{started}},
+		"may be too large":                        {lines, nd(started, `{"type":"CUSTOM","name":"x","value":"`+strings.Repeat("x", 2000)+`"}`), "422 invalid_event 1 [1  too_large]", []string{started}},
+		"may be far too large":                    {jsonType, array(started, `{"type":"CUSTOM","name":"x","value":"`+strings.Repeat("x", 90000)+`"}`), "422 invalid_event 1 [1  too_large]", []string{started}},
+		"may be too large within an event stream": {sse, sent(started, `{"type":"CUSTOM","name":"x","value":"`+strings.Repeat("x", 90000)+`"}`, finished), "200  2 [1  too_large]", []string{started, finished}},
+		"may be no UTF-8":                         {sse, sent(started, "{\"type\":\"CUSTOM\",\"name\":\"\xff\",\"value\":1}", finished), "200  2 [1  not_utf8]", []string{started, finished}},
+		"may be JSON that isn't delimited":        {jsonType, "[" + started + " " + finished + "]", "422 invalid_event 1 [1  not_json]", []string{started}},
+		"may be anything behind the JSON":         {jsonType, started + "x", "422 invalid_event 1 [1  not_json]", []string{started}},
+		"may be a scalar":                         {jsonType, `12`, "422 invalid_event 0 [0  not_object]", nil},
+		"may be a malformed input":                {jsonType, array(`{"input":{"messages":[{"role":"user"}]}}`, started), "422 invalid_event 0 [0 /input/messages/0/id malformed]", nil},
+		"may be an input that nothing follows":    {lines, nd(`{"input":` + runInput + `}`), "422 invalid_event 0 [0 /input illegal]", nil},
+		"may be an input that comes too late":     {sse, sent(started) + "event: input\ndata: " + runInput + "\n\n", "200  1 [1 /input illegal]", []string{started}},
+		"that end the run end it in an event stream": {
+			sse, sent(started, open1, `{"type":"RUN_FINISHED","runId":"r1"}`), "200  2 [2 /threadId malformed]",
+			[]string{started, open1, close1, `{"type":"RUN_ERROR","message":"The event that ended the run was invalid and is withheld.","code":"invalid_end"}`},
+		},
+		"that end the run leave NDJSON to be mended": {
+			lines, nd(started, `{"type":"RUN_FINISHED","runId":"r1"}`), "422 invalid_event 1 [1 /threadId malformed]", []string{started},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, memory(t), ingest.Config{MaxEvent: 1000})
+			want(t, r.post(t, c.kind, strings.NewReader(c.body)).short(), c.reply)
+			r.wantEvents(t, c.log...)
+		})
+	}
+	t.Run("are listed up to a hundred", func(t *testing.T) {
+		r := inMemory(t)
+		rep := r.post(t, sse, strings.NewReader(sent(slices.Repeat([]string{"no"}, 250)...)))
+		if len(rep.Rejected) != 100 || rep.RejectedTotal != 250 {
+			t.Fatalf("%d of %d", len(rep.Rejected), rep.RejectedTotal)
+		}
+		if f := r.server.Figures(); f.Rejected != 250 || f.Requests != 1 || f.Bytes == 0 {
+			t.Fatalf("%+v", f)
+		}
+	})
+	t.Run("are judged by what the log holds already", func(t *testing.T) {
+		r := inMemory(t)
+		for _, e := range []string{started, open1} {
+			if _, err := r.log.Append(t.Context(), "r1", stream.Record{Event: []byte(e)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want(t, r.post(t, jsonType, strings.NewReader(open1)).short(), "422 invalid_event 0 [0  illegal]")
+		want(t, r.post(t, jsonType, strings.NewReader(content1)).short(), "200  1")
+	})
+}
+
+func TestRequestsThatCannotBeTaken(t *testing.T) {
+	header := func(name, value string) func(*http.Request) {
+		return func(req *http.Request) { req.Header.Set(name, value) }
+	}
+	r := newRig(t, memory(t), ingest.Config{MaxJSON: 1000})
+	for name, c := range map[string]struct {
+		kind, body, reply string
+		set               func(*http.Request)
+	}{
+		"no type":                               {"", started, "415 unsupported_media_type 0", header("X", "y")},
+		"another type":                          {"text/plain", started, "415 unsupported_media_type 0", header("X", "y")},
+		"another charset":                       {"application/json; charset=latin1", started, "415 unsupported_media_type 0", header("X", "y")},
+		"an encoding":                           {jsonType, started, "415 unsupported_encoding 0", header("Content-Encoding", "gzip")},
+		"a run id that can't be":                {jsonType, started, "400 bad_run_id 0", func(req *http.Request) { req.URL.Path = "/v1/runs/a}b/events" }},
+		"a JSON body that says it is too large": {jsonType, strings.Repeat(" ", 1001), "413 body_too_large 0", header("X", "y")},
+		"a JSON body that is too large":         {jsonType, strings.Repeat(" ", 1001), "413 body_too_large 0", func(req *http.Request) { req.ContentLength = -1 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want(t, r.post(t, c.kind, strings.NewReader(c.body), c.set).short(), c.reply)
+		})
+	}
+	if len(r.events(t)) != 0 {
+		t.Fatal("something was appended")
+	}
+	if f := r.server.Figures(); f.Problems["unsupported_media_type"] != 3 || f.Active != 0 {
+		t.Fatalf("%+v", f)
+	}
+}
+
+// raw sends a request's text as it is and closes the sending side.
+func (r *rig) raw(t *testing.T, text string) reply {
+	t.Helper()
+	conn := r.dial(t)
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	return answerOn(t, conn)
+}
+
+func (r *rig) dial(t *testing.T) net.Conn {
+	t.Helper()
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func answerOn(t *testing.T, conn net.Conn) reply {
+	t.Helper()
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return readReply(t, res)
+}
+
+const head = "POST /v1/runs/r1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+
+func TestATruncatedBodyKeepsWhatIsComplete(t *testing.T) {
+	for name, c := range map[string]struct{ kind, body string }{
+		"of JSON":            {jsonType, "[" + started + "," + open1 + "," + content1[:20]},
+		"of NDJSON":          {lines, nd(started, open1) + content1[:20]},
+		"of an event stream": {sse, sent(started, open1) + "data: " + content1[:20]},
+	} {
+		t.Run(name+" that was cut by the connection", func(t *testing.T) {
+			r := inMemory(t)
+			rep := r.raw(t, head+c.kind+"\r\nContent-Length: 100000\r\n\r\n"+c.body)
+			want(t, rep.short(), "400 truncated 2")
+			r.wantEvents(t, started, open1)
+		})
+		t.Run(name+" that was cut before it was sent", func(t *testing.T) {
+			r := inMemory(t)
+			want(t, r.post(t, c.kind, strings.NewReader(c.body)).short(), "400 truncated 2")
+			r.wantEvents(t, started, open1)
+		})
+	}
+	t.Run("and a last event without its line end counts where the body ended in order", func(t *testing.T) {
+		for kind, body := range map[string]string{lines: started, sse: "data:" + started} {
+			r := inMemory(t)
+			want(t, r.post(t, kind, strings.NewReader(body)).short(), "200  1")
+		}
+	})
+}
+
+// waitFor waits until the log holds so many entries.
+func (r *rig) waitFor(t *testing.T, n int) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for len(r.entries(t, "r1")) < n {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("%d entries, want %d", len(r.entries(t, "r1")), n)
+		}
+	}
+}
+
+// live posts what the returned writer is given, and gives the reply when that is closed.
+func (r *rig) live(t *testing.T, kind string) (*io.PipeWriter, <-chan reply) {
+	t.Helper()
+	body, w := io.Pipe()
+	got := make(chan reply, 1)
+	go func() {
+		defer close(got)
+		got <- r.post(t, kind, body)
+	}()
+	return w, got
+}
+
+func write(t *testing.T, w io.Writer, text string) {
+	t.Helper()
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAStreamIsAppendedAsItArrives(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind  string
+		frame func(string) string
+	}{
+		"of server-sent events":              {sse, func(e string) string { return sent(e) }},
+		"of server-sent events with CR LF":   {sse, func(e string) string { return ": note\r\nid: 7\r\nretry: 1\r\ndata:" + e + "\r\n\r\n" }},
+		"of server-sent events in two lines": {sse, func(e string) string { return strings.Replace(sent(e), ",", ",\ndata: ", 1) }},
+		"of lines":                           {lines, func(e string) string { return e + "\n" }},
+		"of an array's elements":             {jsonType, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := inMemory(t)
+			w, got := r.live(t, c.kind)
+			frame := c.frame
+			if frame == nil {
+				sep := "["
+				frame = func(e string) string { defer func() { sep = "," }(); return sep + e }
+			}
+			for i, e := range []string{started, open1, content1, close1, finished} {
+				write(t, w, frame(e))
+				r.waitFor(t, i+1)
+			}
+			if c.frame == nil {
+				write(t, w, "]")
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			want(t, (<-got).short(), "200  5")
+			want(t, r.states(t), "r1:started@t1 r1:finished@t1")
+		})
+	}
+	t.Run("and an answer comes before its end where an event is invalid", func(t *testing.T) {
+		r := inMemory(t)
+		conn := r.dial(t)
+		chunk := func(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
+		write(t, conn, head+lines+"\r\nTransfer-Encoding: chunked\r\n\r\n"+chunk(nd(started, content1)))
+		want(t, answerOn(t, conn).short(), "422 invalid_event 1 [1  illegal]")
+	})
+}
+
+func TestASilentBody(t *testing.T) {
+	t.Run("is given up", func(t *testing.T) {
+		r := newRig(t, memory(t), ingest.Config{IdleTimeout: 30 * time.Millisecond})
+		conn := r.dial(t)
+		write(t, conn, head+sse+"\r\nContent-Length: 100000\r\n\r\n"+sent(started))
+		want(t, answerOn(t, conn).short(), "408 idle 1")
+	})
+	t.Run("behind the run's end is as good as ended", func(t *testing.T) {
+		r := newRig(t, memory(t), ingest.Config{IdleTimeout: 30 * time.Millisecond})
+		conn := r.dial(t)
+		write(t, conn, head+sse+"\r\nContent-Length: 100000\r\n\r\n"+sent(started, finished))
+		want(t, answerOn(t, conn).short(), "200  2")
+	})
+	t.Run("is answered when the server stops", func(t *testing.T) {
+		r := inMemory(t)
+		w, got := r.live(t, sse)
+		write(t, w, sent(started))
+		r.waitFor(t, 1)
+		if err := r.server.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rep := <-got
+		want(t, rep.short(), "503 draining 1")
+		if rep.header.Get("Retry-After") == "" {
+			t.Fatal("no Retry-After")
+		}
+		_ = w.Close()
+		want(t, r.post(t, jsonType, strings.NewReader(open1)).short(), "503 draining 0")
+	})
+}
+
+func TestARunHasOneWriter(t *testing.T) {
+	r := newRig(t, memory(t), ingest.Config{TurnTimeout: 30 * time.Millisecond})
+	w, got := r.live(t, sse)
+	write(t, w, sent(started))
+	r.waitFor(t, 1)
+	rep := r.post(t, jsonType, strings.NewReader(open1))
+	want(t, rep.short(), "409 run_busy 0")
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-got
+	want(t, r.post(t, jsonType, strings.NewReader(open1)).short(), "200  1")
+}
+
+func TestRedisThatIsAway(t *testing.T) {
+	t.Run("before the body", func(t *testing.T) {
+		log := memory(t)
+		r := newRig(t, log, ingest.Config{})
+		log.SetFault(stream.ErrUnavailable)
+		rep := r.post(t, jsonType, strings.NewReader(started))
+		log.SetFault(nil)
+		want(t, rep.short(), "503 redis_unavailable 0")
+		if rep.header.Get("Retry-After") == "" {
+			t.Fatal("no Retry-After")
+		}
+	})
+	for name, c := range map[string]struct {
+		cause     error
+		keep      bool
+		reply     string
+		uncertain int
+		entries   int
+	}{
+		"within the body leaves it open what was written":       {stream.ErrUnavailable, false, "503 append_uncertain 1", 2, 1},
+		"within the body though everything was written":         {stream.ErrUnavailable, true, "503 append_uncertain 1", 2, 3},
+		"for want of memory is certain to have written nothing": {stream.ErrFull, false, "503 redis_full 1", 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := memory(t)
+			r := newRig(t, log, ingest.Config{})
+			w, got := r.live(t, lines)
+			write(t, w, nd(started))
+			r.waitFor(t, 1)
+			first := r.entries(t, "r1")[0].ID.String()
+			log.setLoss(c.cause, c.keep)
+			write(t, w, nd(open1, content1))
+			rep := <-got
+			_ = w.Close()
+			want(t, rep.short(), c.reply)
+			if rep.Uncertain != c.uncertain || rep.LastID != first || len(r.entries(t, "r1")) != c.entries {
+				t.Fatalf("%+v, %d entries", rep, len(r.entries(t, "r1")))
+			}
+			if c.uncertain > 0 && rep.header.Get("Retry-After") != "" {
+				t.Fatal("it invites to send them twice")
+			}
+		})
+	}
+}
+
+func TestOverRedis(t *testing.T) {
+	server := streamtest.StartRedis(t)
+	log, err := stream.Connect(server.URL(), stream.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close() })
+	r := newRig(t, log, ingest.Config{})
+	w, got := r.live(t, sse)
+	write(t, w, "event: input\ndata: "+runInput+"\n\n"+sent(started, open1))
+	r.waitFor(t, 2)
+	all := []string{started, open1}
+	for i := range 500 {
+		e := `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m1","delta":"` + strconv.Itoa(i) + `"}`
+		all = append(all, e)
+		write(t, w, sent(e))
+	}
+	write(t, w, "data: no\n\n"+sent(close1, finished))
+	all = append(all, close1, finished)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want(t, (<-got).short(), "200  504 [503  not_json]")
+	r.wantEvents(t, all...)
+	want(t, string(r.entries(t, "r1")[0].Input), runInput)
+	want(t, r.states(t), "r1:started@t1 r1:finished@t1")
+	want(t, r.post(t, jsonType, strings.NewReader(open1)).short(), "409 run_ended 0")
+
+	if err := server.Client(t).Set(t.Context(), "agui:run:r1", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	want(t, r.post(t, jsonType, strings.NewReader(started)).short(), "409 wrong_type 0")
+	server.Kill()
+	want(t, r.post(t, jsonType, strings.NewReader(started)).short(), "503 redis_unavailable 0")
+}

@@ -1,0 +1,229 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/publish"
+	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/transport"
+)
+
+// Pattern is where the server belongs in an http.ServeMux.
+const Pattern = "POST /v1/runs/{" + transport.PathRun + "}/events"
+
+// Defaults of Config.
+const (
+	// DefaultMaxJSON is what four of the largest events weigh.
+	DefaultMaxJSON = 32 << 20
+	// DefaultIdleTimeout leaves an agent time to think: models that reason and slow tools are silent for minutes.
+	DefaultIdleTimeout = 5 * time.Minute
+	// DefaultTurnTimeout is for senders of single events who don't wait for the answer before the next.
+	DefaultTurnTimeout = 5 * time.Second
+)
+
+// idleAfterEnd is for how long a body is read on once its run has ended: there is hardly anything to come.
+const idleAfterEnd = 5 * time.Second
+
+// Opener opens runs for writing: *publish.Publisher.
+type Opener interface {
+	Open(ctx context.Context, rc publish.RunConfig) (*publish.Run, error)
+}
+
+// Config bounds what one request may do. Nothing may change while running.
+type Config struct {
+	// MaxEvent is the largest event, and the largest input, in bytes: the publisher's. 0 means [agui.DefaultMaxEvent].
+	MaxEvent int
+	// MaxJSON is the largest body of application/json in bytes. The other formats, which are meant to be endless, have
+	// no such limit. 0 means [DefaultMaxJSON].
+	MaxJSON int64
+	// IdleTimeout is for how long a body may pause. 0 means [DefaultIdleTimeout].
+	IdleTimeout time.Duration
+	// TurnTimeout is for how long a request waits for another one of this process that writes the same run. 0 means
+	// [DefaultTurnTimeout].
+	TurnTimeout time.Duration
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.MaxEvent < 0 || c.MaxJSON < 0 || c.IdleTimeout < 0 || c.TurnTimeout < 0 {
+		return c, errors.New("ingest: a limit is negative")
+	}
+	if c.MaxEvent == 0 {
+		c.MaxEvent = agui.DefaultMaxEvent
+	}
+	if c.MaxJSON == 0 {
+		c.MaxJSON = DefaultMaxJSON
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = DefaultIdleTimeout
+	}
+	if c.TurnTimeout == 0 {
+		c.TurnTimeout = DefaultTurnTimeout
+	}
+	return c, nil
+}
+
+// Server is the handler of [Pattern]. Its methods may be called by any number of goroutines at once.
+type Server struct {
+	opener Opener
+	cfg    Config
+	logger *zap.Logger
+	group  *transport.Group
+	turns  turns
+	counts counts
+}
+
+// New returns a server that writes through opener. When ctx ends bodies are read no further: what of them has arrived is
+// appended and answered as by Close. It fails if cfg is invalid.
+func New(ctx context.Context, opener Opener, cfg Config, logger *zap.Logger) (*Server, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{opener: opener, cfg: cfg, logger: logger, group: transport.NewGroup(ctx)}, nil
+}
+
+// Close takes no more requests, ends those that are under way with 503 and the code draining, and waits until they have
+// been answered or ctx ends; then it returns ctx's error.
+func (s *Server) Close(ctx context.Context) error {
+	if !s.group.Wait(ctx) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// ServeHTTP takes one body for the run that the path names.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.counts.begin()
+	ans := newAnswer()
+	err := s.take(w, r, ans)
+	s.counts.end(ans, err)
+	if err == nil {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		transport.WriteJSON(w, ans)
+		return
+	}
+	s.writeProblem(w, transport.ErrorFor(err), ans)
+}
+
+// take does what the request asks for and says in ans how far it came.
+func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error {
+	run, err := transport.RunID(r)
+	if err != nil {
+		return err
+	}
+	form, err := formatOf(r.Header)
+	if err != nil {
+		w.Header().Set("Accept-Post", acceptPost)
+		return err
+	}
+	if form == formatJSON && r.ContentLength > s.cfg.MaxJSON {
+		return bodyTooLarge()
+	}
+	ctx, leave, ok := s.group.Enter()
+	if !ok {
+		return transport.Draining()
+	}
+	defer leave()
+	done, err := s.turns.wait(r.Context(), run, s.cfg.TurnTimeout)
+	if err != nil {
+		return openError(err)
+	}
+	defer done()
+	writer, err := s.opener.Open(r.Context(), publish.RunConfig{Run: run, Continue: true})
+	if err != nil {
+		return openError(err)
+	}
+	b := newBody(s.cfg, form, writer, http.NewResponseController(w), ans)
+	stop := context.AfterFunc(ctx, b.clock.interrupt)
+	defer stop()
+	err = b.copy(context.WithoutCancel(r.Context()), r.Body)
+	if b.late != nil {
+		s.logger.Warn("run's end can't be announced", zap.String("run", string(run)), zap.Error(b.late))
+	}
+	if err != nil { // the rest of the body isn't wanted
+		w.Header().Set("Connection", "close")
+	}
+	return b.result(err)
+}
+
+// format is what a body may be.
+type format uint8
+
+const (
+	formatJSON format = iota
+	formatNDJSON
+	formatSSE
+)
+
+// acceptPost names the formats to whoever sent another one.
+const acceptPost = "application/json, application/x-ndjson, application/jsonl, text/event-stream"
+
+// formatOf reads the header fields that say what a body is.
+func formatOf(h http.Header) (format, error) {
+	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return 0, &transport.Error{
+			Status: http.StatusUnsupportedMediaType, Code: "unsupported_encoding", Message: "the body must not be encoded",
+		}
+	}
+	kind, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if charset := params["charset"]; err == nil && (charset == "" || strings.EqualFold(charset, "utf-8")) {
+		switch kind {
+		case "application/json":
+			return formatJSON, nil
+		case "application/x-ndjson", "application/ndjson", "application/jsonl":
+			return formatNDJSON, nil
+		case "text/event-stream":
+			return formatSSE, nil
+		}
+	}
+	return 0, &transport.Error{
+		Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type",
+		Message: "the body must be UTF-8 of one of the types " + acceptPost,
+	}
+}
+
+func bodyTooLarge() error {
+	return &transport.Error{
+		Status: http.StatusRequestEntityTooLarge, Code: "body_too_large",
+		Message: "the body is larger than a JSON body may be; NDJSON and event streams may be endless",
+	}
+}
+
+// openError says why a run can't be written to.
+func openError(err error) error {
+	switch {
+	case errors.Is(err, publish.ErrEnded):
+		return runEnded()
+	case errors.Is(err, context.Canceled): // the sender has left
+		return truncated()
+	default:
+		return err
+	}
+}
+
+func truncated() error {
+	return &transport.Error{
+		Status: http.StatusBadRequest, Code: "truncated", Message: "the body ended too early; what had come complete is appended",
+	}
+}
+
+func runEnded() error {
+	return &transport.Error{Status: http.StatusConflict, Code: "run_ended", Message: "the run has ended and takes no more events"}
+}
+
+// runBusy says that another request writes the run.
+func runBusy(run stream.RunID) error {
+	return &transport.Error{
+		Status: http.StatusConflict, Code: "run_busy", RetryAfter: time.Second,
+		Message: "another request is writing the run", Cause: errors.New("run " + string(run) + " has a writer"),
+	}
+}
