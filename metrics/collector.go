@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,26 +59,29 @@ var (
 	descAge     = desc("tail_read_age_seconds", "Since the last good read of the tail connection that is furthest behind.")
 	descSkipped = desc("registry_skipped_total", "Registry entries that broke the contract.")
 
-	descConnections = desc("connections", "Attached connections.", transportLabel)
-	descAccepted    = desc("connections_accepted_total", "Attaches that were taken.", transportLabel)
-	descRefused     = desc("handshakes_refused_total", "WebSocket handshakes that were refused.")
-	descCloses      = desc("websocket_closes_total", "WebSockets closed by this hub, by close code.", "code")
-	descEvents      = desc("events_sent_total", "Events sent to subscribers.", transportLabel)
-	descBytes       = desc("sent_bytes_total", "Bytes sent to subscribers.", transportLabel)
-	descInbound     = desc("inbound_ignored_total", "Messages from WebSocket clients that were ignored.")
+	descOpen    = desc("connections", "Attached connections.", transportLabel)
+	descTaken   = desc("connections_accepted_total", "Connections that were taken.", transportLabel)
+	descLeft    = desc("connections_left_total", "Connections that the subscriber ended, or that broke.", transportLabel)
+	descClosed  = desc("connections_closed_total", "Connections that the hub ended, by why.", transportLabel, "reason")
+	descSent    = desc("entries_sent_total", "Entries handed to connections.", transportLabel)
+	descBytes   = desc("sent_bytes_total", "Bytes sent to subscribers.", transportLabel)
+	descTold    = desc("entries_skipped_total", "Entries of which a subscriber was told that something is wrong.", transportLabel)
+	descIgnored = desc("inbound_ignored_total", "Messages of subscribers that had no effect.", transportLabel)
 
 	descIngestOpen     = desc("ingest_requests_open", "Ingest requests under way.")
-	descIngestRequests = desc("ingest_requests_total", "Ingest requests.")
+	descIngestRequests = desc("ingest_requests_total", "Ingest requests answered.")
 	descIngestEvents   = desc("ingest_events_total", "Events posted, by what became of them.", "result")
+	descIngestBytes    = desc("ingest_bytes_total", "Bytes of ingest bodies.")
+	descIngestProblems = desc("ingest_problems_total", "Ingest requests answered with a problem, by its code.", "code")
 )
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descBuild, descReady, descFeeds, descWaiting, descSubscribers, descHeld, descEntries, descWithheld,
-		descDeliveries, descLagged, descKeys, descShards, descFailing, descAge, descSkipped, descConnections,
-		descAccepted, descRefused, descCloses, descEvents, descBytes, descInbound, descIngestOpen,
-		descIngestRequests, descIngestEvents,
+		descDeliveries, descLagged, descKeys, descShards, descFailing, descAge, descSkipped, descOpen, descTaken, descLeft,
+		descClosed, descSent, descBytes, descTold, descIgnored, descIngestOpen, descIngestRequests, descIngestEvents,
+		descIngestBytes, descIngestProblems,
 	} {
 		ch <- d
 	}
@@ -120,32 +122,33 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		o.counter(descSkipped, t.Skipped)
 	}
-	c.transports(r, o)
-}
-
-func (c *collector) transports(r Reading, o out) {
-	if w := r.WebSocket; w != nil {
-		o.gauge(descConnections, float64(w.Connections), "websocket")
-		o.counter(descAccepted, w.Accepted, "websocket")
-		o.counter(descRefused, w.Refused)
-		o.counter(descEvents, w.Events, "websocket")
-		o.counter(descBytes, w.Bytes, "websocket")
-		o.counter(descInbound, w.InboundIgnored)
-		for code, n := range w.Closes {
-			o.counter(descCloses, n, strconv.Itoa(code))
-		}
-	}
-	if s := r.SSE; s != nil {
-		o.gauge(descConnections, float64(s.Connections), "sse")
-		o.counter(descAccepted, s.Accepted, "sse")
-		o.counter(descEvents, s.Events, "sse")
-		o.counter(descBytes, s.Bytes, "sse")
-	}
+	wire(r.WebSocket, "websocket", o)
+	wire(r.SSE, "sse", o)
 	if i := r.Ingest; i != nil {
 		o.gauge(descIngestOpen, float64(i.Open))
 		o.counter(descIngestRequests, i.Requests)
 		o.counter(descIngestEvents, i.Accepted, "accepted")
 		o.counter(descIngestEvents, i.Rejected, "rejected")
+		o.counter(descIngestBytes, i.Bytes)
+		for code, n := range i.Problems {
+			o.counter(descIngestProblems, n, code)
+		}
+	}
+}
+
+func wire(w *Wire, name string, o out) {
+	if w == nil {
+		return
+	}
+	o.gauge(descOpen, float64(w.Open), name)
+	o.counter(descTaken, w.Accepted, name)
+	o.counter(descLeft, w.Left, name)
+	o.counter(descSent, w.Deliveries, name)
+	o.counter(descBytes, w.Bytes, name)
+	o.counter(descTold, w.Skipped, name)
+	o.counter(descIgnored, w.Ignored, name)
+	for reason, n := range w.Closed {
+		o.counter(descClosed, n, name, reason)
 	}
 }
 

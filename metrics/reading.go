@@ -8,8 +8,8 @@ type Reading struct {
 	Ready     bool // whether /readyz answers 200
 	Hub       *Hub
 	Tail      *Tail
-	WebSocket *WebSocket
-	SSE       *SSE
+	WebSocket *Wire
+	SSE       *Wire
 	Ingest    *Ingest
 }
 
@@ -37,23 +37,16 @@ type Tail struct {
 	Skipped  uint64    // registry entries that broke the contract
 }
 
-// WebSocket is what the WebSocket transport does.
-type WebSocket struct {
-	Connections    int64
-	Accepted       uint64
-	Refused        uint64 // handshakes
-	Closes         map[int]uint64
-	Events         uint64
-	Bytes          uint64
-	InboundIgnored uint64
-}
-
-// SSE is what the event stream transport does.
-type SSE struct {
-	Connections int64
-	Accepted    uint64
-	Events      uint64
-	Bytes       uint64
+// Wire is what a transport to subscribers does.
+type Wire struct {
+	Open       int64             // connections
+	Accepted   uint64            // connections
+	Left       uint64            // connections that the peer ended, or that broke
+	Closed     map[string]uint64 // connections that the hub ended, by why
+	Deliveries uint64            // entries
+	Bytes      uint64
+	Skipped    uint64 // deliveries of which the subscriber was told that something is wrong
+	Ignored    uint64 // messages of subscribers that had no effect
 }
 
 // Ingest is what agents post.
@@ -62,4 +55,6 @@ type Ingest struct {
 	Requests uint64
 	Accepted uint64 // events
 	Rejected uint64 // events
+	Bytes    uint64
+	Problems map[string]uint64 // requests that were answered with a problem, by its code
 }

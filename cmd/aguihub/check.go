@@ -246,7 +246,7 @@ func (r *result) print(w io.Writer) {
 		if f.Last > 0 {
 			where = fmt.Sprintf("lines %d to %d", f.Line, f.Last)
 		}
-		_, _ = fmt.Fprintf(w, "%s: %s%s", where, prefixed(f.Type, ": "), f.Reason)
+		_, _ = fmt.Fprintf(w, "%s%s: %s", where, prefixed(": ", f.Type), f.Reason)
 		if f.Detail != "" {
 			_, _ = fmt.Fprintf(w, ": %s", f.Detail)
 		}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -28,15 +29,20 @@ type publishCommand struct {
 
 // ingestAnswer is what ingest says, in its answer or as part of a problem.
 type ingestAnswer struct {
-	Accepted int         `json:"accepted"`
-	Rejected []rejection `json:"rejected"`
-	LastID   string      `json:"lastId"`
+	Accepted      int         `json:"accepted"`
+	Rejected      []rejection `json:"rejected"`
+	RejectedTotal int         `json:"rejectedTotal"` // where Rejected isn't all
+	Uncertain     int         `json:"uncertain"`
+	LastID        string      `json:"lastId"`
 }
 
+func (a *ingestAnswer) rejected() int { return max(a.RejectedTotal, len(a.Rejected)) }
+
 type rejection struct {
-	Index  int    `json:"index"`
+	Index  int    `json:"index"` // in the body, the input counted too
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
+	Detail string `json:"detail"`
 }
 
 // Run implements the subcommand.
@@ -58,11 +64,8 @@ func (c *publishCommand) Run(ctx context.Context, con stdio) error {
 	defer cancel()
 	body, pipe := io.Pipe()
 	src := &source{in: bufio.NewReaderSize(con.in, 64<<10), input: input, rate: c.Rate}
-	fed := make(chan struct{})
-	go func() {
-		defer close(fed)
-		pipe.CloseWithError(src.feed(ctx, pipe))
-	}()
+	// It is not waited for: nothing interrupts a read of standard input, and the process ends soon.
+	go func() { pipe.CloseWithError(src.feed(ctx, pipe)) }()
 	stopProgress := func() {}
 	if isTerminal(con.err) {
 		stopProgress = showProgress(con.err, &src.sent)
@@ -71,10 +74,7 @@ func (c *publishCommand) Run(ctx context.Context, con stdio) error {
 	cancel()
 	_ = body.Close() // lets feed go if the hub answered before the end
 	stopProgress()
-	if !src.reading.Load() {
-		<-fed // else it waits for standard input, which nothing interrupts
-	}
-	return c.report(con, src, answer, err)
+	return c.report(con, src, &answer, err)
 }
 
 func (c *publishCommand) readInput() ([]byte, error) {
@@ -144,24 +144,26 @@ func (c *publishCommand) post(ctx context.Context, body io.Reader) (ingestAnswer
 }
 
 // report prints what became of the events, by the line that they stood in.
-func (c *publishCommand) report(con stdio, src *source, answer ingestAnswer, err error) error {
-	_, _ = fmt.Fprintf(con.out, "accepted %d, rejected %d", answer.Accepted, len(answer.Rejected))
+func (c *publishCommand) report(con stdio, src *source, answer *ingestAnswer, err error) error {
+	_, _ = fmt.Fprintf(con.out, "accepted %d, rejected %d", answer.Accepted, answer.rejected())
+	if answer.Uncertain > 0 {
+		_, _ = fmt.Fprintf(con.out, ", uncertain %d", answer.Uncertain)
+	}
 	if answer.LastID != "" {
 		_, _ = fmt.Fprintf(con.out, ", last entry %s", answer.LastID)
 	}
 	_, _ = fmt.Fprintln(con.out)
 	for _, r := range answer.Rejected {
-		_, _ = fmt.Fprintf(con.out, "line %d: %s%s\n", src.lineOf(r.Index), prefixed(r.Path, ": "), r.Reason)
+		detail := r.Detail
+		if detail == "" {
+			detail = r.Path
+		}
+		_, _ = fmt.Fprintf(con.out, "%s: %s%s\n", src.place(r.Index), r.Reason, prefixed(": ", detail))
 	}
-	var p *problem
 	switch {
-	case len(answer.Rejected) > 0:
+	case answer.rejected() > 0 && err == nil:
 		_, _ = fmt.Fprintln(con.err, "aguihub: rejected events were not published; aguihub check FILE tells how to mend them")
 		return found()
-	case err == nil:
-		return nil
-	case errors.As(err, &p):
-		return err
 	case errors.Is(err, context.Canceled):
 		return interrupted()
 	default:
@@ -169,11 +171,12 @@ func (c *publishCommand) report(con stdio, src *source, answer ingestAnswer, err
 	}
 }
 
-func prefixed(s, sep string) string {
+// prefixed is s behind its separator, nothing where s is empty.
+func prefixed(sep, s string) string {
 	if s == "" {
 		return ""
 	}
-	return s + sep
+	return sep + s
 }
 
 // source turns standard input into the body of one ingest request.
@@ -182,9 +185,10 @@ type source struct {
 	input []byte
 	rate  float64
 
-	sent    atomic.Int64
-	reading atomic.Bool
-	lines   []int // owned by feed: the line number of each event that isn't simply one more than the last
+	sent atomic.Int64
+
+	mu    sync.Mutex
+	lines []int // guarded by mu: the line number of each event that was read
 }
 
 // feed writes one event a line, paced, until the input ends.
@@ -196,17 +200,17 @@ func (s *source) feed(ctx context.Context, w io.Writer) error {
 	}
 	start := time.Now()
 	for number := 1; ; number++ {
-		s.reading.Store(true)
 		text, err := s.in.ReadBytes('\n')
-		s.reading.Store(false)
 		if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 {
 			if s.rate > 0 {
-				due := start.Add(time.Duration(float64(len(s.lines)) / s.rate * float64(time.Second)))
+				due := start.Add(time.Duration(float64(s.sent.Load()) / s.rate * float64(time.Second)))
 				if err := sleepUntil(ctx, due); err != nil {
 					return err
 				}
 			}
+			s.mu.Lock()
 			s.lines = append(s.lines, number)
+			s.mu.Unlock()
 			if _, err := w.Write(append(trimmed, '\n')); err != nil {
 				return err
 			}
@@ -221,12 +225,20 @@ func (s *source) feed(ctx context.Context, w io.Writer) error {
 	}
 }
 
-// lineOf is the line that the event with this index stood in.
-func (s *source) lineOf(index int) int {
-	if index < 0 || index >= len(s.lines) {
-		return index + 1
+// place says where an item of the body came from.
+func (s *source) place(index int) string {
+	if s.input != nil {
+		if index == 0 {
+			return "--input"
+		}
+		index--
 	}
-	return s.lines[index]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if index < 0 || index >= len(s.lines) {
+		return fmt.Sprintf("event %d", index+1)
+	}
+	return fmt.Sprintf("line %d", s.lines[index])
 }
 
 func sleepUntil(ctx context.Context, due time.Time) error {

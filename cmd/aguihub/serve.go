@@ -72,7 +72,11 @@ func (c *serveCommand) Run(ctx context.Context, con stdio) error {
 // embedded says whether the hub brings its own Redis.
 func (c *serveCommand) embedded() bool { return c.Redis == "" }
 
-func (c *serveCommand) demo() bool    { return given(c.Demo, c.embedded()) }
+func (c *serveCommand) demo() bool { return given(c.Demo, c.embedded()) }
+
+// passInvalid says whether valid JSON that the client would reject is sent all the same.
+func (c *serveCommand) passInvalid() bool { return c.Invalid == "pass" }
+
 func (c *serveCommand) console() bool { return given(c.Console, c.embedded()) }
 
 func given(flag *bool, otherwise bool) bool {

@@ -2,21 +2,33 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"slices"
+
+	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/hub"
 	"github.com/aguihub/aguihub/metrics"
+	"github.com/aguihub/aguihub/publish"
 	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/transport"
 	"github.com/aguihub/aguihub/transport/console"
+	"github.com/aguihub/aguihub/transport/ingest"
+	"github.com/aguihub/aguihub/transport/ws"
 )
 
-// serving is what runs once Redis has answered.
+// serving is what runs once Redis has answered: the layers, wired.
 type serving struct {
-	service  *backfill.Service
-	registry *stream.Registry
+	logger   *zap.Logger
 	tail     *stream.Tail
+	registry *stream.Registry
+	service  *backfill.Service
+	ws       *ws.Server
+	ingest   *ingest.Server
 	handler  http.Handler
 }
 
@@ -31,31 +43,73 @@ func (l followedLog) Follow(run stream.RunID, after stream.ID, sink stream.Sink)
 	return l.tail.Follow(run, after, sink)
 }
 
-// newServing wires the layers. asked ends when the process is to stop, life when everything has been closed.
-func newServing(asked, life context.Context, p *process) (*serving, error) {
-	f := p.flags
-	registry := p.redis.NewRegistry(p.tail)
-	newest, err := registry.Last(asked)
+// newServing wires the layers. asked bounds the reads that this takes; life ends when everything has been closed.
+func newServing(asked, life context.Context, p *process) (_ *serving, err error) {
+	s := &serving{logger: p.logger, tail: p.tail, registry: p.redis.NewRegistry(p.tail)}
+	newest, err := s.registry.Last(asked)
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
-	log := followedLog{p.redis, p.tail}
-	s := &serving{registry: registry, tail: p.tail}
-	s.service = backfill.New(life, log, registry, newest, backfill.Config{
+	f := p.flags
+	s.service = backfill.New(life, followedLog{p.redis, p.tail}, s.registry, newest, backfill.Config{
 		Name: hubName(), AttachWait: f.AttachWait, MaxEvent: int(f.MaxEvent), MaxConversation: int(f.MaxConversation),
-		PassInvalid: f.Invalid == "pass", CacheBytes: int(f.Memory) / 5,
+		PassInvalid: f.passInvalid(), CacheBytes: int(f.Memory) / 5,
 		Hub: hub.Config{QueueBytes: int(f.QueueBytes), Budget: int(f.Memory) / 5 * 4},
 	}, p.logger)
-	mux := http.NewServeMux()
-	if f.console() {
-		mux.Handle("/", console.Handler())
+	defer func() {
+		if err != nil {
+			s.service.Close()
+		}
+	}()
+	publisher, err := publish.New(p.redis, s.registry, publish.Config{MaxEvent: int(f.MaxEvent), PassInvalid: f.passInvalid()})
+	if err != nil {
+		return nil, err
 	}
-	s.handler = mux
+	if s.handler, err = s.routes(life, p, publisher); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
-// stop ends what would keep the server from ending.
-func (s *serving) stop(ctx context.Context) bool { return true }
+// routes starts the transports and mounts them behind the guard.
+func (s *serving) routes(life context.Context, p *process, publisher *publish.Publisher) (http.Handler, error) {
+	f := p.flags
+	config := transport.Config{WriteTimeout: f.WriteTimeout}
+	var err error
+	if s.ingest, err = ingest.New(life, publisher, ingest.Config{MaxEvent: int(f.MaxEvent)}, p.logger); err != nil {
+		return nil, err
+	}
+	if s.ws, err = ws.New(life, s.service, config, p.logger); err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	s.ws.Mount(mux)
+	mux.Handle(ingest.Pattern, s.ingest)
+	if f.console() {
+		console.Mount(mux)
+	}
+	guard, err := transport.NewGuard(slices.Concat(f.AllowHost, listenHost(f.Listen)), f.AllowOrigin, p.logger)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return transport.NewHandler(guard, mux, p.logger), nil
+}
+
+// listenHost is the address that the operator chose to listen on: no name, so that nobody can rebind it.
+func listenHost(address string) []string {
+	host, _, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err != nil || ip == nil || ip.IsUnspecified() || ip.IsLoopback() {
+		return nil
+	}
+	return []string{host}
+}
+
+// stop ends the transports: sockets are closed, ingest answers what has arrived. It reports whether all did so in time.
+func (s *serving) stop(ctx context.Context) bool {
+	err := s.ingest.Close(ctx)
+	s.ws.Close(ctx)
+	return errors.Join(err, ctx.Err()) == nil
+}
 
 // close ends the rest, when no request is under way any more.
 func (s *serving) close() { s.service.Close() }
@@ -69,5 +123,17 @@ func (s *serving) read(r *metrics.Reading) {
 	}
 	r.Tail = &metrics.Tail{
 		Keys: int64(t.Keys), Shards: int64(t.Shards), Failing: t.Err != nil, LastRead: t.OldestRead, Skipped: s.registry.Skipped(),
+	}
+	w := s.ws.Figures()
+	r.WebSocket = &metrics.Wire{
+		Open: w.Open, Accepted: uint64(w.Accepted), Left: uint64(w.Left), Closed: map[string]uint64{}, Deliveries: uint64(w.Deliveries),
+		Bytes: uint64(w.Bytes), Skipped: uint64(w.Skipped), Ignored: uint64(w.Ignored),
+	}
+	for code, n := range w.Closes {
+		r.WebSocket.Closed[code.String()] += uint64(n)
+	}
+	i := s.ingest.Figures()
+	r.Ingest = &metrics.Ingest{
+		Open: int64(i.Active), Requests: i.Requests, Accepted: i.Accepted, Rejected: i.Rejected, Bytes: i.Bytes, Problems: i.Problems,
 	}
 }

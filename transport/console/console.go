@@ -15,14 +15,11 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Handler serves the page at / and its files beside it, to GET and HEAD. It may be called by any number of goroutines
-// at once. Paths that aren't the page's are answered 404.
-func Handler() http.Handler {
-	mux := http.NewServeMux()
+// Mount adds the page, at /, and its files beside it to mux, which must stand behind a transport.Guard.
+func Mount(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", static("page.html", "text/html; charset=utf-8"))
 	mux.Handle("GET /console.css", static("console.css", "text/css; charset=utf-8"))
 	mux.Handle("GET /console.js", static("console.js", "text/javascript; charset=utf-8"))
-	return mux
 }
 
 func static(name, contentType string) http.Handler {
