@@ -61,12 +61,14 @@ var (
 
 	descOpen    = desc("connections", "Attached connections.", transportLabel)
 	descTaken   = desc("connections_accepted_total", "Connections that were taken.", transportLabel)
-	descLeft    = desc("connections_left_total", "Connections that the subscriber ended, or that broke.", transportLabel)
+	descLeft    = desc("connections_left_total", "Connections that ended otherwise than by the hub: the subscriber left, or it broke.", transportLabel)
 	descClosed  = desc("connections_closed_total", "Connections that the hub ended, by why.", transportLabel, "reason")
 	descSent    = desc("entries_sent_total", "Entries handed to connections.", transportLabel)
 	descBytes   = desc("sent_bytes_total", "Bytes sent to subscribers.", transportLabel)
 	descTold    = desc("entries_skipped_total", "Entries of which a subscriber was told that something is wrong.", transportLabel)
 	descIgnored = desc("inbound_ignored_total", "Messages of subscribers that had no effect.", transportLabel)
+
+	descLookups = desc("lookups_total", "Look-up requests.")
 
 	descIngestOpen     = desc("ingest_requests_open", "Ingest requests under way.")
 	descIngestRequests = desc("ingest_requests_total", "Ingest requests answered.")
@@ -81,7 +83,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		descBuild, descReady, descFeeds, descWaiting, descSubscribers, descHeld, descEntries, descWithheld,
 		descDeliveries, descLagged, descKeys, descShards, descFailing, descAge, descSkipped, descOpen, descTaken, descLeft,
 		descClosed, descSent, descBytes, descTold, descIgnored, descIngestOpen, descIngestRequests, descIngestEvents,
-		descIngestBytes, descIngestProblems,
+		descIngestBytes, descIngestProblems, descLookups,
 	} {
 		ch <- d
 	}
@@ -122,6 +124,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		o.counter(descSkipped, t.Skipped)
 	}
+	o.counter(descLookups, r.Lookups)
 	wire(r.WebSocket, "websocket", o)
 	wire(r.SSE, "sse", o)
 	if i := r.Ingest; i != nil {

@@ -11,6 +11,7 @@ type Reading struct {
 	WebSocket *Wire
 	SSE       *Wire
 	Ingest    *Ingest
+	Lookups   uint64 // requests
 }
 
 // Reader takes a reading. It is called by any number of goroutines at once and must not block.

@@ -18,6 +18,8 @@ import (
 	"github.com/aguihub/aguihub/transport"
 	"github.com/aguihub/aguihub/transport/console"
 	"github.com/aguihub/aguihub/transport/ingest"
+	"github.com/aguihub/aguihub/transport/lookup"
+	"github.com/aguihub/aguihub/transport/sse"
 	"github.com/aguihub/aguihub/transport/ws"
 )
 
@@ -28,7 +30,9 @@ type serving struct {
 	registry *stream.Registry
 	service  *backfill.Service
 	ws       *ws.Server
+	sse      *sse.Server
 	ingest   *ingest.Server
+	lookup   *lookup.Server
 	handler  http.Handler
 }
 
@@ -82,8 +86,16 @@ func (s *serving) routes(life context.Context, p *process, publisher *publish.Pu
 	if s.ws, err = ws.New(life, s.service, config, p.logger); err != nil {
 		return nil, err
 	}
+	if s.sse, err = sse.New(life, s.service, config, p.logger); err != nil {
+		return nil, err
+	}
+	if s.lookup, err = lookup.New(s.service, s.registry, config, p.logger); err != nil {
+		return nil, err
+	}
 	mux := http.NewServeMux()
 	s.ws.Mount(mux)
+	s.sse.Mount(mux)
+	s.lookup.Mount(mux)
 	mux.Handle(ingest.Pattern, s.ingest)
 	if f.console() {
 		console.Mount(mux)
@@ -108,6 +120,7 @@ func listenHost(address string) []string {
 func (s *serving) stop(ctx context.Context) bool {
 	err := s.ingest.Close(ctx)
 	s.ws.Close(ctx)
+	s.sse.Close(ctx)
 	return errors.Join(err, ctx.Err()) == nil
 }
 
@@ -132,6 +145,12 @@ func (s *serving) read(r *metrics.Reading) {
 	for code, n := range w.Closes {
 		r.WebSocket.Closed[code.String()] += uint64(n)
 	}
+	e := s.sse.Figures()
+	r.SSE = &metrics.Wire{
+		Open: e.Open, Accepted: uint64(e.Accepted), Left: uint64(e.Broken), Deliveries: uint64(e.Deliveries), Bytes: uint64(e.Bytes),
+		Skipped: uint64(e.Skipped),
+	}
+	r.Lookups = uint64(s.lookup.Figures().Requests)
 	i := s.ingest.Figures()
 	r.Ingest = &metrics.Ingest{
 		Open: int64(i.Active), Requests: i.Requests, Accepted: i.Accepted, Rejected: i.Rejected, Bytes: i.Bytes, Problems: i.Problems,
