@@ -46,6 +46,9 @@ var closeTable = [...]closeRow{
 	{CloseConnections, "connections", true},
 }
 
+// CloseKinds is how many codes there are.
+const CloseKinds = len(closeTable)
+
 // CloseCodes lists the codes that the hub sends.
 func CloseCodes() []CloseCode {
 	codes := make([]CloseCode, len(closeTable))

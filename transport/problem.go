@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -61,12 +62,14 @@ func WriteProblem(w http.ResponseWriter, logger *zap.Logger, err error) {
 		h.Set("Retry-After", strconv.Itoa(max(int(e.RetryAfter/time.Second), 1)))
 	}
 	w.WriteHeader(e.Status)
-	WriteJSON(w, Problem{Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Message, Code: e.Code})
+	_ = WriteJSON(w, Problem{ // an error of the connection is net/http's
+		Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Message, Code: e.Code,
+	})
 }
 
-// WriteJSON writes v and a newline. An error of the connection is left to net/http, which ends it.
-func WriteJSON(w http.ResponseWriter, v any) {
+// WriteJSON writes v and a newline.
+func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v)
+	return enc.Encode(v)
 }

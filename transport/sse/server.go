@@ -1,0 +1,129 @@
+// Package sse attaches over server-sent events: docs/contract.md, section 4. A stream is a request of net/http whose
+// goroutine loops over Session.Next.
+package sse
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/transport"
+)
+
+// Server attaches event streams to a service. Its methods may be called by anyone at once.
+type Server struct {
+	service *backfill.Service
+	config  transport.Config
+	logger  *zap.Logger
+	group   *transport.Group // of the requests
+	stats   stats
+}
+
+// New returns a server. Its streams end with ctx or with Close.
+func New(ctx context.Context, service *backfill.Service, config transport.Config, logger *zap.Logger) (*Server, error) {
+	config, err := config.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{service: service, config: config, logger: logger, group: transport.NewGroup(ctx)}, nil
+}
+
+// Mount adds the server's paths to mux.
+func (s *Server) Mount(mux *http.ServeMux) {
+	for _, method := range []string{"GET", "POST"} {
+		mux.Handle(method+" /v1/runs/{"+transport.PathRun+"}/sse", s.handler(false))
+		mux.Handle(method+" /v1/threads/{"+transport.PathThread+"}/sse", s.handler(true))
+	}
+}
+
+// Close ends all streams and waits until they are gone, or until ctx ends. New ones are refused. Call it before
+// http.Server.Shutdown, which waits for streams but doesn't end them.
+func (s *Server) Close(ctx context.Context) { s.group.Wait(ctx) }
+
+func (s *Server) handler(thread bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.serve(w, r, thread); err != nil {
+			transport.WriteProblem(w, s.logger, err)
+		}
+	})
+}
+
+// ask is what a request asks for.
+type ask struct {
+	request backfill.Request
+	after   stream.Cursor // where the client left off; zero where it says nothing that can be read
+	post    bool
+	posted  []string // ids of the messages that were posted
+}
+
+// serve answers a request. An error is one that nothing was written for.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) error {
+	q, err := s.parse(w, r, thread)
+	if err != nil {
+		return err
+	}
+	if r.Method == http.MethodHead {
+		setHeaders(w.Header(), r)
+		return nil
+	}
+	group, leave, ok := s.group.Enter()
+	if !ok {
+		return transport.Draining()
+	}
+	defer leave()
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(group, func() { cancel(transport.Draining()) })()
+
+	s.stats.accepted.Add(1)
+	s.stats.open.Add(1)
+	defer s.stats.open.Add(-1)
+	session, err := s.service.Attach(ctx, q.request)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	a := newAnswer(s, w, r, q)
+	err = a.run(ctx, session)
+	if !a.started {
+		return err
+	}
+	if err == nil {
+		err = a.body.Done()
+	}
+	if err != nil {
+		s.stats.broken.Add(1)
+		s.logger.Debug("stream ended", zap.Error(err))
+	}
+	return nil
+}
+
+// stats are the server's running figures; read them with Figures.
+type stats struct {
+	open                                                 atomic.Int64 // now
+	accepted, broken, events, deliveries, bytes, skipped atomic.Int64 // since start
+}
+
+// Figures is a reading of a server's figures.
+type Figures struct {
+	Open       int64 // streams now
+	Accepted   int64 // streams since start
+	Broken     int64 // of them, ended otherwise than with their run
+	Events     int64 // sent
+	Deliveries int64 // live entries handed to streams, withheld ones too
+	Bytes      int64 // sent, without HTTP's own
+	Skipped    int64 // of the deliveries, those that weren't sent as they were published
+}
+
+// Figures reads the server's figures.
+func (s *Server) Figures() Figures {
+	return Figures{
+		Open: s.stats.open.Load(), Accepted: s.stats.accepted.Load(), Broken: s.stats.broken.Load(),
+		Events: s.stats.events.Load(), Deliveries: s.stats.deliveries.Load(), Bytes: s.stats.bytes.Load(),
+		Skipped: s.stats.skipped.Load(),
+	}
+}

@@ -1,0 +1,273 @@
+package ws
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/coder/websocket"
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/hub"
+	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/transport"
+)
+
+// conn is one WebSocket.
+type conn struct {
+	// static once it serves
+	server   *Server
+	ws       *websocket.Conn
+	socket   *socket
+	protocol protocol
+	cancel   context.CancelCauseFunc // ends the attach, with the reason
+
+	waker   transport.Waker
+	replies chan []byte            // control lines for the peer, from the reader to the writer
+	pong    atomic.Pointer[[]byte] // what the peer's newest ping held, until it is answered
+	pingDue atomic.Bool
+	// asked is when the ping was written that the peer has yet to answer; 0 where there is none.
+	asked atomic.Int64
+
+	nextPing int64 // owned by the keeper
+}
+
+// replyRoom is how many answers may wait for the writer before the reader waits, too.
+const replyRoom = 8
+
+func newConn(s *Server, p protocol) *conn {
+	c := &conn{server: s, protocol: p}
+	if p == lines {
+		c.replies = make(chan []byte, replyRoom)
+	}
+	return c
+}
+
+// Reasons of an end that is the peer's: it has gone, or it doesn't speak WebSocket as it should.
+var (
+	errLeft     = errors.New("ws: the peer has gone")
+	errProtocol = errors.New("ws: the peer breaks the protocol")
+)
+
+// attach writes what the session gives until it ends, the peer leaves or ctx ends, and returns why.
+func (c *conn) attach(ctx context.Context, request backfill.Request) error {
+	wait := c.waker.Arm(ctx)
+	defer c.waker.Wake()
+	session, err := c.server.service.Attach(ctx, request)
+	if err != nil {
+		return cause(ctx, err)
+	}
+	defer session.Close()
+	for {
+		items, err := session.Next(wait)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if wait.Err() != nil {
+			wait = c.waker.Arm(ctx) // first, so that what comes while the rest is written wakes again
+		}
+		switch werr := c.write(items); {
+		case errors.Is(werr, errStuck): // whatever else there is: no close frame gets through
+			return werr
+		case werr != nil:
+			return cause(ctx, werr)
+		}
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+}
+
+// cause is why ctx ended, where it did, else err.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// write writes items and whatever else is due.
+func (c *conn) write(items []backfill.Item) error {
+	p := newParcel()
+	defer p.free()
+	asks := c.pingDue.Swap(false)
+	if asks {
+		p.control(opPing, nil)
+	}
+	if payload := c.pong.Swap(nil); payload != nil {
+		p.control(opPong, *payload)
+	}
+	var reset error
+	if c.protocol == bare {
+		reset = c.fillBare(p, items)
+	} else {
+		c.fillLines(p, items)
+	}
+	if err := c.socket.writeFrames(p); err != nil {
+		if errors.Is(err, errStuck) {
+			return err
+		}
+		return errLeft
+	}
+	if asks {
+		c.asked.Store(c.server.now())
+	}
+	return reset
+}
+
+// fillBare adds one frame an event. A reset ends it: what follows would be a second beginning in one pipeline.
+func (c *conn) fillBare(p *parcel, items []backfill.Item) error {
+	stats := &c.server.stats
+	for i := range items {
+		it := &items[i]
+		switch {
+		case it.Event != nil:
+			p.set(p.hold(), len(it.Event))
+			p.add(it.Event)
+			stats.messages.Add(1)
+		case it.Delivery != nil:
+			stats.deliveries.Add(1)
+			stats.messages.Add(int64(len(it.Delivery.Events)))
+			if it.Delivery.Reason != "" {
+				stats.skipped.Add(1)
+			}
+			if len(it.Delivery.Events) > 0 {
+				p.add(transport.Encoded(it, transport.FormFrames, encodeFrames))
+			}
+		case it.Control == backfill.ControlReset:
+			return errReset
+		}
+	}
+	return nil
+}
+
+// errReset ends a connection that can't be told to begin anew.
+var errReset = &transport.Error{Code: "run_restarted", Message: "the run began anew", Close: transport.CloseGone}
+
+func encodeFrames(d *hub.Delivery, _ stream.Cursor) []byte {
+	var b []byte
+	for _, e := range d.Events {
+		b = append(appendHeader(b, len(e)), e...)
+	}
+	return b
+}
+
+// fillLines adds the lines of items and replies, as many to a message as fit.
+func (c *conn) fillLines(p *parcel, items []backfill.Item) {
+	m := message{parcel: p, max: c.server.config.MaxMessage, stats: &c.server.stats}
+	for i := range items {
+		it := &items[i]
+		switch {
+		case it.Delivery != nil:
+			m.stats.deliveries.Add(1)
+			if it.Delivery.Reason != "" {
+				m.stats.skipped.Add(1)
+			}
+			if b := transport.Encoded(it, transport.FormLines, encodeLines); len(b) > 0 {
+				m.add(b)
+			}
+		case it.Event != nil:
+			m.add(transport.AppendLine(nil, it.Event, it.Cursor))
+		default:
+			m.add(it.Line)
+		}
+	}
+	for range replyRoom {
+		select {
+		case line := <-c.replies:
+			m.add(line)
+			continue
+		default:
+		}
+		break
+	}
+	m.close()
+}
+
+func encodeLines(d *hub.Delivery, cursor stream.Cursor) []byte {
+	return transport.AppendLines(make([]byte, 0, transport.LinesSize(d)), d, cursor, false)
+}
+
+// message gathers lines into text frames of at most max bytes, unless one line is larger.
+type message struct {
+	parcel *parcel
+	stats  *stats
+	max    int
+	open   bool
+	place  int // of the header
+	size   int
+}
+
+var newline = []byte{'\n'}
+
+func (m *message) add(line []byte) {
+	if m.open && m.size+1+len(line) > m.max {
+		m.close()
+	}
+	if m.open {
+		m.parcel.add(newline)
+		m.size++
+	} else {
+		m.open, m.place, m.size = true, m.parcel.hold(), 0
+	}
+	m.parcel.add(line)
+	m.size += len(line)
+}
+
+func (m *message) close() {
+	if m.open {
+		m.parcel.set(m.place, m.size)
+		m.stats.messages.Add(1)
+		m.open = false
+	}
+}
+
+// closeWait is how long a peer has to answer a close frame.
+const closeWait = 5 * time.Second
+
+// maxReason is how long the reason of a close frame may be: RFC 6455, section 5.5.
+const maxReason = 123
+
+// end closes the connection for a reason: what attach returned, or why it wasn't called.
+func (c *conn) end(err error) {
+	stats := &c.server.stats
+	if c.cancel != nil {
+		c.cancel(err) // the reader must not wait for the writer any more
+	}
+	// The library waits for the answer for about as long, but for ever in the middle of a message.
+	defer time.AfterFunc(closeWait, c.socket.cut).Stop()
+	code, reason := transport.CloseEnded, "the run ended"
+	switch {
+	case errors.Is(err, io.EOF):
+	case errors.Is(err, errLeft):
+		stats.left.Add(1)
+		_ = c.ws.CloseNow()
+		return
+	case errors.Is(err, errProtocol):
+		stats.left.Add(1)
+		_ = c.ws.Close(websocket.StatusProtocolError, "")
+		return
+	case errors.Is(err, errStuck):
+		stats.closes[transport.CloseSlow.Index()].Add(1)
+		_ = c.ws.CloseNow() // a close frame would stand in the middle of another
+		return
+	case errors.Is(err, context.Canceled):
+		e := transport.Draining()
+		code, reason = e.Close, e.Message
+	default:
+		e := transport.ErrorFor(err)
+		code, reason = e.Close, e.Message
+		if code == transport.CloseInternal {
+			c.server.logger.Warn("attach", zap.Error(err))
+		}
+	}
+	stats.closes[code.Index()].Add(1)
+	for len(reason) > maxReason || !utf8.ValidString(reason) {
+		reason = reason[:min(len(reason), maxReason+1)-1]
+	}
+	_ = c.ws.Close(websocket.StatusCode(code), reason)
+}

@@ -1,0 +1,143 @@
+package ws
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/coder/websocket"
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/transport"
+)
+
+// read takes what the peer sends until the connection is closed.
+func (c *conn) read(ctx context.Context) {
+	// A context that never ends costs the library nothing; what ends this loop is the end of the connection.
+	always := context.WithoutCancel(ctx)
+	for {
+		kind, r, err := c.ws.Reader(always)
+		if err != nil {
+			c.cancel(c.lost(err))
+			return
+		}
+		if kind == websocket.MessageBinary {
+			c.cancel(errBinary)
+			return // closing takes care of the rest of the message
+		}
+		if !c.take(ctx, r) {
+			return
+		}
+	}
+}
+
+// Errors of what a peer sent.
+var (
+	errBinary = &transport.Error{
+		Code: "binary_frame", Message: "binary messages aren't spoken here", Close: transport.CloseBadFrame,
+	}
+	errInbound = &transport.Error{Code: "message_too_big", Message: "the message is too big", Close: transport.CloseTooBig}
+)
+
+// lost is what an error of the library says about the peer.
+func (c *conn) lost(err error) error {
+	c.server.logger.Debug("connection lost", zap.Error(err))
+	_, broken := errors.AsType[net.Error](err)
+	if broken || websocket.CloseStatus(err) != -1 || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) {
+		return errLeft
+	}
+	return errProtocol
+}
+
+// take takes one message; false where reading is over.
+func (c *conn) take(ctx context.Context, r io.Reader) bool {
+	limit := int64(c.server.config.MaxInbound)
+	limited := io.LimitReader(r, limit+1)
+	var text []byte
+	var n int64
+	var err error
+	if c.protocol == bare {
+		n, err = io.Copy(io.Discard, limited)
+	} else {
+		text, err = io.ReadAll(limited)
+		n = int64(len(text))
+	}
+	switch {
+	case err != nil:
+		c.cancel(c.lost(err))
+		return false
+	case n > limit:
+		c.cancel(errInbound)
+		return false
+	case c.protocol == bare:
+		c.server.stats.ignored.Add(1)
+		return true
+	}
+	for line := range bytes.SplitSeq(text, newline) {
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		if !c.reply(ctx, c.answer(line)) {
+			break // the attach is over; the connection is being closed
+		}
+	}
+	return true
+}
+
+// reply hands a line to the writer; false where there is none any more.
+func (c *conn) reply(ctx context.Context, line []byte) bool {
+	select {
+	case c.replies <- line:
+		c.waker.Wake()
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Control lines that answer those of a client: docs/contract.md, section 3.
+var (
+	pongLine        = []byte(`{"control":"pong"}`)
+	unsupportedLine = []byte(`{"control":"error","code":"unsupported","message":"this hub can't do that"}`)
+	unknownLine     = []byte(`{"control":"error","code":"unknown_control","message":"the control line is unknown"}`)
+	badLine         = []byte(`{"control":"error","code":"bad_line","message":"a line must be a JSON object with the field control"}`)
+)
+
+// answer is what a client's line is answered with.
+func (c *conn) answer(line []byte) []byte {
+	var in struct {
+		Control *string `json:"control"`
+	}
+	if json.Unmarshal(line, &in) != nil || in.Control == nil {
+		c.server.stats.ignored.Add(1)
+		return badLine
+	}
+	switch *in.Control {
+	case "ping":
+		return pongLine
+	case "cancel", "token":
+		c.server.stats.ignored.Add(1)
+		return unsupportedLine
+	default:
+		c.server.stats.ignored.Add(1)
+		return unknownLine
+	}
+}
+
+// pinged leaves the answer to a ping frame to the writer. Of several the newest is answered, as RFC 6455 allows.
+func (c *conn) pinged(_ context.Context, payload []byte) bool {
+	p := bytes.Clone(payload)
+	if p == nil {
+		p = []byte{}
+	}
+	c.pong.Store(&p)
+	c.waker.Wake()
+	return false
+}
+
+// ponged hears that the peer lives.
+func (c *conn) ponged(context.Context, []byte) { c.asked.Store(0) }

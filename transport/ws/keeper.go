@@ -1,0 +1,61 @@
+package ws
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/aguihub/aguihub/transport"
+)
+
+// errSilent says that a ping wasn't answered.
+var errSilent = &transport.Error{Code: "silent", Message: "a ping wasn't answered", Close: transport.CloseSlow}
+
+// beats is how often in the shortest of its times the keeper walks, so that these are kept to an eighth.
+const beats = 8
+
+// keep walks over the connections: it has pings sent, in bursts since that costs a fifth of single ones
+// (docs/benchmarks.md), ends those who don't answer, and nudges writes that don't get on.
+func (s *Server) keep(ctx context.Context) {
+	beat := min(s.config.WriteTimeout, s.config.PongWait, s.config.PingEvery)/beats + time.Millisecond
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	var conns []*conn
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			conns = s.snapshot(conns)
+			for _, c := range conns {
+				c.check(now, beat)
+			}
+			clear(conns)
+		}
+	}
+}
+
+// check is the keeper's look at one connection.
+func (c *conn) check(t time.Time, beat time.Duration) {
+	now, config := c.server.since(t), &c.server.config
+	if since := c.socket.blocked.Load(); since != 0 {
+		// While the peer takes bytes slowly, its pong is behind them: the write's own timeout counts.
+		if now-since >= int64(beat) {
+			c.socket.nudge(t)
+		}
+		return
+	}
+	switch asked := c.asked.Load(); {
+	case asked != 0 && now-asked >= int64(config.PongWait):
+		c.cancel(errSilent)
+	case c.nextPing == 0:
+		// The first comes within the whole time, so that those who came together aren't pinged together for ever.
+		c.nextPing = now + int64(rand.N(config.PingEvery))
+	case asked == 0 && now >= c.nextPing:
+		c.nextPing = now + int64(config.PingEvery) - int64(rand.N(config.PingEvery/10+1))
+		c.pingDue.Store(true)
+		c.waker.Wake()
+	}
+}
+
+func (s *Server) now() int64 { return s.since(time.Now()) }

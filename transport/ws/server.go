@@ -1,0 +1,159 @@
+// Package ws attaches over WebSocket: docs/contract.md, section 3. Each connection is one goroutine that loops over
+// Session.Next and owns the writing, one that reads, and its place in the walk of the server's keeper, who sends pings
+// and finds sockets that are stuck.
+package ws
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/transport"
+)
+
+// Server attaches WebSockets to a service. Its methods may be called by anyone at once.
+type Server struct {
+	service *backfill.Service
+	config  transport.Config
+	logger  *zap.Logger
+	group   *transport.Group // of the connections' goroutines
+	keeper  *transport.Group
+	epoch   time.Time // what the connections' times count from
+	stats   stats
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+}
+
+// New starts a server. Its connections end with ctx, or with Close, which also waits for them.
+func New(ctx context.Context, service *backfill.Service, config transport.Config, logger *zap.Logger) (*Server, error) {
+	config, err := config.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		service: service, config: config, logger: logger, epoch: time.Now(), conns: map[*conn]struct{}{},
+		group: transport.NewGroup(ctx), keeper: transport.NewGroup(context.WithoutCancel(ctx)),
+	}
+	s.keeper.Go(s.keep)
+	return s, nil
+}
+
+// Mount adds the server's paths to mux, which must stand behind a transport.Guard: here the origin isn't looked at.
+func (s *Server) Mount(mux *http.ServeMux) {
+	mux.Handle("GET /v1/runs/{"+transport.PathRun+"}/ws", s.handler(false))
+	mux.Handle("GET /v1/threads/{"+transport.PathThread+"}/ws", s.handler(true))
+}
+
+// Close closes all connections with 1012 and waits until they are gone, or until ctx ends: then they are cut. New ones
+// are refused. http.Server.Shutdown doesn't wait for connections that became WebSockets.
+func (s *Server) Close(ctx context.Context) {
+	if !s.group.Wait(ctx) {
+		for _, c := range s.snapshot(nil) {
+			c.socket.cut()
+		}
+		s.group.Wait(context.WithoutCancel(ctx))
+	}
+	s.keeper.Wait(context.WithoutCancel(ctx))
+}
+
+func (s *Server) handler(thread bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := checkHandshake(w.Header(), r); err != nil {
+			transport.WriteProblem(w, s.logger, err)
+			return
+		}
+		ctx, leave, ok := s.group.Enter()
+		if !ok {
+			transport.WriteProblem(w, s.logger, transport.Draining())
+			return
+		}
+		protocol, selected, err := selectProtocol(r)
+		var request backfill.Request
+		if err == nil {
+			request, err = parseRequest(r, thread, protocol)
+		}
+		c, accepted := s.accept(w, r, protocol, selected)
+		if !accepted {
+			leave()
+			return
+		}
+		go func() { // the handler returns, and with it what net/http holds for a request
+			defer leave()
+			s.serve(ctx, c, request, err)
+		}()
+	})
+}
+
+// accept upgrades the connection; where that doesn't work the library has answered.
+func (s *Server) accept(w http.ResponseWriter, r *http.Request, protocol protocol, selected string) (*conn, bool) {
+	h := &hijacker{ResponseWriter: w, server: s}
+	c := newConn(s, protocol)
+	options := websocket.AcceptOptions{
+		InsecureSkipVerify: true, // the guard has looked at the origin
+		OnPingReceived:     c.pinged,
+		OnPongReceived:     c.ponged,
+	}
+	if selected != "" {
+		options.Subprotocols = []string{selected}
+	}
+	ws, err := websocket.Accept(h, r, &options)
+	if err != nil {
+		s.logger.Debug("upgrade", zap.Error(err))
+		return nil, false
+	}
+	ws.SetReadLimit(-1) // the reader counts itself, so that what is over the limit is closed in one place
+	c.ws, c.socket = ws, h.socket
+	return c, true
+}
+
+// serve is the life of a connection. refusal is why it ends at once, nil where it may attach.
+func (s *Server) serve(ctx context.Context, c *conn, request backfill.Request, refusal error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.cancel = cancel
+	defer cancel(nil)
+	s.stats.accepted.Add(1)
+	s.stats.open.Add(1)
+	defer s.stats.open.Add(-1)
+	s.add(c)
+	defer s.remove(c)
+	if refusal != nil {
+		c.end(refusal)
+		return
+	}
+	var reader sync.WaitGroup
+	reader.Go(func() { c.read(ctx) })
+	defer reader.Wait()
+	c.end(c.attach(ctx, request))
+}
+
+func (s *Server) add(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns[c] = struct{}{}
+}
+
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+// snapshot returns the connections, in buf's memory where they fit.
+func (s *Server) snapshot(buf []*conn) []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	buf = buf[:0]
+	for c := range s.conns {
+		buf = append(buf, c)
+	}
+	return buf
+}
+
+// since is a moment as connections keep it: positive nanoseconds.
+func (s *Server) since(t time.Time) int64 { return max(int64(t.Sub(s.epoch)), 1) }

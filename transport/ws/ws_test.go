@@ -1,0 +1,160 @@
+package ws
+
+import (
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"go.uber.org/goleak"
+
+	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/transport"
+	"github.com/aguihub/aguihub/transport/transporttest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fixture is a hub that listens.
+type fixture struct {
+	*transporttest.Hub
+	server *Server
+	url    string // without the scheme
+}
+
+func start(t testing.TB, service backfill.Config, config transport.Config) *fixture {
+	t.Helper()
+	hub := transporttest.New(t, service)
+	server, err := New(context.WithoutCancel(t.Context()), hub.Service, config, hub.Logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Mount(hub.Mux)
+	h := httptest.NewServer(hub.Handler(t))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		server.Close(ctx)
+		h.Close()
+	})
+	return &fixture{Hub: hub, server: server, url: strings.TrimPrefix(h.URL, "http")}
+}
+
+// peer is a client.
+type peer struct {
+	*websocket.Conn
+	t testing.TB
+}
+
+func (f *fixture) dial(t testing.TB, path string, protocols ...string) *peer {
+	t.Helper()
+	c, _, err := websocket.Dial(t.Context(), "ws"+f.url+path, &websocket.DialOptions{Subprotocols: protocols})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetReadLimit(64 << 20)
+	t.Cleanup(func() { _ = c.CloseNow() })
+	return &peer{c, t}
+}
+
+func deadline(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// message reads the next message.
+func (p *peer) message() string {
+	p.t.Helper()
+	kind, b, err := p.Read(deadline(p.t))
+	if err != nil {
+		p.t.Fatalf("reading: %v", err)
+	}
+	if kind != websocket.MessageText {
+		p.t.Fatalf("message of kind %v", kind)
+	}
+	return string(b)
+}
+
+// line is a line of the hub's subprotocol.
+type line struct {
+	Control string          `json:"control"`
+	ID      string          `json:"id"`
+	Event   json.RawMessage `json:"event"`
+	Reason  string          `json:"reason"`
+	Code    string          `json:"code"`
+	Mode    string          `json:"mode"`
+	raw     string
+}
+
+// name is what a line is, for comparisons: the control line's name or the event's type.
+func (l line) name() string {
+	if l.Control != "" {
+		return l.Control
+	}
+	return typeOf(string(l.Event))
+}
+
+func typeOf(event string) string {
+	var e struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal([]byte(event), &e); err != nil {
+		return "no JSON: " + event
+	}
+	return e.Type
+}
+
+func linesOf(t testing.TB, message string) (out []line) {
+	t.Helper()
+	for s := range strings.SplitSeq(message, "\n") {
+		l := line{raw: s}
+		if err := json.Unmarshal([]byte(s), &l); err != nil {
+			t.Fatalf("line %q: %v", s, err)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// until reads lines up to one of this name.
+func (p *peer) until(name string) (out []line) {
+	p.t.Helper()
+	for {
+		for _, l := range linesOf(p.t, p.message()) {
+			out = append(out, l)
+			if l.name() == name {
+				return out
+			}
+		}
+	}
+}
+
+// closed reads up to the end and returns the close code.
+func (p *peer) closed() (code websocket.StatusCode, reason string, messages int) {
+	p.t.Helper()
+	ctx := deadline(p.t)
+	for {
+		_, _, err := p.Read(ctx)
+		if err == nil {
+			messages++
+			continue
+		}
+		var ce websocket.CloseError
+		if ok := asCloseError(err, &ce); !ok {
+			p.t.Fatalf("no close frame: %v", err)
+		}
+		return ce.Code, ce.Reason, messages
+	}
+}
+
+func names(lines []line) string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = l.name()
+	}
+	return strings.Join(out, " ")
+}
