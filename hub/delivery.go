@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"maps"
+	"sync"
 	"sync/atomic"
 
 	"github.com/aguihub/aguihub/stream"
@@ -53,20 +55,48 @@ func (d *Delivery) Wire(form int, encode func(*Delivery) []byte) []byte {
 
 // stats are the hub's running figures; read them with Figures.
 type stats struct {
-	waiting, subscribers, bytes           atomic.Int64 // now
-	deliveries, lagged, entries, withheld atomic.Int64 // since start
+	waiting, subscribers, bytes atomic.Int64 // now
+	deliveries, lagged, entries atomic.Int64 // since start
+	withheld                    tally
+}
+
+// maxReasons bounds a tally. Machines have about a dozen reasons.
+const maxReasons = 32
+
+// tally counts by reason.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]int64
+}
+
+func (t *tally) add(reason string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts == nil {
+		t.counts = map[string]int64{}
+	}
+	if _, known := t.counts[reason]; !known && len(t.counts) >= maxReasons {
+		reason = "other"
+	}
+	t.counts[reason]++
+}
+
+func (t *tally) read() map[string]int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.counts)
 }
 
 // Figures is a reading of a hub's figures.
 type Figures struct {
-	Feeds       int   // runs that are followed
-	Waiting     int64 // of them, runs without an entry yet
-	Subscribers int64 // now
-	Entries     int64 // read from runs, since start
-	Withheld    int64 // of them, not sent as published
-	Deliveries  int64 // put into queues, since start
-	Lagged      int64 // subscribers that lagged, since start
-	Bytes       int64 // held by feeds as of the last sweep
+	Feeds       int              // runs that are followed
+	Waiting     int64            // of them, runs without an entry yet
+	Subscribers int64            // now
+	Entries     int64            // read from runs, since start
+	Withheld    map[string]int64 // of them, not sent as published, by reason
+	Deliveries  int64            // put into queues, since start
+	Lagged      int64            // subscribers that lagged, since start
+	Bytes       int64            // held by feeds as of the last sweep
 }
 
 // Figures reads the hub's figures.
@@ -75,7 +105,7 @@ func (h *Hub) Figures() Figures {
 	defer h.mu.Unlock()
 	return Figures{
 		Feeds: len(h.feeds), Waiting: h.stats.waiting.Load(),
-		Subscribers: h.stats.subscribers.Load(), Entries: h.stats.entries.Load(), Withheld: h.stats.withheld.Load(),
+		Subscribers: h.stats.subscribers.Load(), Entries: h.stats.entries.Load(), Withheld: h.stats.withheld.read(),
 		Deliveries: h.stats.deliveries.Load(), Lagged: h.stats.lagged.Load(), Bytes: h.stats.bytes.Load(),
 	}
 }

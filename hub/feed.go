@@ -190,7 +190,7 @@ func (f *Feed) apply(entries []stream.Entry) {
 		}
 		f.hub.stats.entries.Add(1)
 		if d.Reason != "" {
-			f.hub.stats.withheld.Add(1)
+			f.hub.stats.withheld.add(d.Reason)
 		}
 	}
 	f.hub.stats.deliveries.Add(int64(len(f.subs) * len(entries)))
