@@ -49,7 +49,7 @@ var (
 	descSubscribers = desc("subscribers", "Subscribers of feeds.")
 	descHeld        = desc("feeds_held_bytes", "Memory held by feeds: folds, rings and queues.")
 	descEntries     = desc("entries_read_total", "Entries read from runs, once per entry and process.")
-	descWithheld    = desc("entries_withheld_total", "Entries that were not sent as published.")
+	descWithheld    = desc("entries_withheld_total", "Entries that were not sent as published, by reason.", "reason")
 	descDeliveries  = desc("deliveries_total", "Entries put into subscribers' queues.")
 	descLagged      = desc("subscribers_lagged_total", "Subscribers whose queue overflowed.")
 
@@ -111,7 +111,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		o.gauge(descSubscribers, float64(h.Subscribers))
 		o.gauge(descHeld, float64(h.HeldBytes))
 		o.counter(descEntries, h.Entries)
-		o.counter(descWithheld, h.Withheld)
+		for reason, n := range h.Withheld {
+			o.counter(descWithheld, n, reason)
+		}
 		o.counter(descDeliveries, h.Deliveries)
 		o.counter(descLagged, h.Lagged)
 	}

@@ -24,7 +24,7 @@ type Hub struct {
 	Subscribers int64
 	HeldBytes   int64 // by feeds
 	Entries     uint64
-	Withheld    uint64
+	Withheld    map[string]uint64 // of the entries, by reason
 	Deliveries  uint64
 	Lagged      uint64
 }

@@ -173,7 +173,7 @@ func (s *streamCheck) take(number int, text []byte) {
 	v := s.run.Apply(agui.Entry{Event: text, Input: s.input})
 	s.input = nil
 	if v.Restart {
-		s.res.Notes = append(s.res.Notes, fmt.Sprintf("line %d starts the run anew: what it had published before is dropped", number))
+		s.add(finding{Line: number, Run: s.id, Type: s.event.TypeName(), Reason: "restarted", Detail: "RUN_STARTED while the run is open", Hint: hint("restarted", "", nil)})
 	}
 	if v.Reason == "" {
 		return

@@ -45,6 +45,7 @@ var hintRules = []hintRule{
 	{"before_start", "", "Begin each run with RUN_STARTED (threadId, runId); nothing may come before it. Where there is one, it is malformed: mend it first."},
 	{"after_end", "", "RUN_FINISHED and RUN_ERROR end the run: publish before them what belongs to it, and the next run under an id of its own."},
 	{"unclosed", "", "The hub closed it in your stead. Send the END event of each message, tool call, reasoning item, step and subagent before RUN_FINISHED."},
+	{"restarted", "", "The client rejects it; a hub begins the run anew and drops what came before. End the run first, or give the next one an id of its own."},
 	{"no_end", "", "End each run with RUN_FINISHED or RUN_ERROR; without it the client neither succeeds nor fails, and a chat shows it as running."},
 
 	{"illegal", "is already open", "End it first, or use another id: an id names one item at a time."},

@@ -132,7 +132,10 @@ func (s *serving) read(r *metrics.Reading) {
 	h, t := s.service.Figures(), s.tail.Health()
 	r.Hub = &metrics.Hub{
 		Feeds: int64(h.Feeds), Waiting: h.Waiting, Subscribers: h.Subscribers, HeldBytes: h.Bytes, Entries: uint64(h.Entries),
-		Withheld: uint64(h.Withheld), Deliveries: uint64(h.Deliveries), Lagged: uint64(h.Lagged),
+		Withheld: map[string]uint64{}, Deliveries: uint64(h.Deliveries), Lagged: uint64(h.Lagged),
+	}
+	for reason, n := range h.Withheld {
+		r.Hub.Withheld[reason] = uint64(n)
 	}
 	r.Tail = &metrics.Tail{
 		Keys: int64(t.Keys), Shards: int64(t.Shards), Failing: t.Err != nil, LastRead: t.OldestRead, Skipped: s.registry.Skipped(),
