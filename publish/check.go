@@ -95,6 +95,9 @@ func (r *Run) judge(raw []byte) (item, error) {
 	}
 	if v.End {
 		it.ended = stateOfEnd(e, v)
+		if v.Reason == agui.ReasonUnclosed {
+			r.unclosed = v.Detail
+		}
 	}
 	return it, nil
 }

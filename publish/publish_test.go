@@ -204,6 +204,16 @@ func TestAllThatIsOpenIsClosedBeforeAnError(t *testing.T) {
 	ok(t, run.Close(t.Context()))
 }
 
+func TestAnEndThatLeavesItemsOpenIsTaken(t *testing.T) {
+	w := newWorld(t)
+	run := open(t, w, start)
+	ok(t, run.Append(t.Context(), []byte(`{"type":"STEP_STARTED","stepName":"s"}`), []byte(`{"type":"RUN_FINISHED","threadId":"t1","runId":"r1"}`)))
+	ok(t, run.Close(t.Context()))
+	wantText(t, types(t, w, "r1"), "RUN_STARTED STEP_STARTED RUN_FINISHED")
+	wantText(t, run.Unclosed(), `still open: step "s"`)
+	wantText(t, states(t, w), "started@t1 finished@t1")
+}
+
 func TestARunLeftOpenIsFailedByClose(t *testing.T) {
 	w := newWorld(t)
 	run := open(t, w, start)

@@ -32,6 +32,7 @@ type Run struct {
 	released  bool
 	input     []byte // goes with the next entry
 	offered   bool   // an event was taken since Open
+	unclosed  string // what the RUN_FINISHED that was taken left open
 	// startThread and startRun are the names in the last RUN_STARTED, which a RUN_FINISHED has to repeat.
 	startThread, startRun string
 	pending               []item
@@ -78,6 +79,14 @@ func (r *Run) Ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.adm.Ended()
+}
+
+// Unclosed says in words what a RUN_FINISHED given to Append left open, and is empty where nothing is. Such an event is
+// taken, since an end is never lost, and hubs send what closes the open items before it. Finish closes them itself.
+func (r *Run) Unclosed() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unclosed
 }
 
 // Written returns how many events are in the log since Open, and the entry of the last of them, zero if none is.

@@ -21,6 +21,8 @@ type answer struct {
 	Rejected []rejection `json:"rejected"` // the first of them
 	// RejectedTotal is there where Rejected isn't all.
 	RejectedTotal int `json:"rejectedTotal,omitempty"`
+	// Unclosed says what the body's RUN_FINISHED left open. It is accepted, and hubs close the items before it.
+	Unclosed string `json:"unclosed,omitempty"`
 	// Uncertain counts events of which nobody knows whether they are in the log.
 	Uncertain int    `json:"uncertain,omitempty"`
 	LastID    string `json:"lastId"` // entry of the last accepted event; empty if there is none

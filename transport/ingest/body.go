@@ -62,7 +62,7 @@ func (b *body) copy(ctx context.Context, r io.Reader) error {
 	if released := b.written(b.run.Release(ctx)); released != nil {
 		err = released
 	}
-	b.ans.Accepted = b.taken
+	b.ans.Accepted, b.ans.Unclosed = b.taken, b.run.Unclosed()
 	events, last := b.run.Written()
 	if !last.IsZero() {
 		b.ans.LastID = last.String()

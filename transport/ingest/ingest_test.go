@@ -123,6 +123,7 @@ type reply struct {
 	Rejected      []rejected
 	RejectedTotal int
 	Uncertain     int
+	Unclosed      string
 	LastID        string
 	header        http.Header
 }
@@ -332,6 +333,13 @@ func TestInvalidEvents(t *testing.T) {
 		if f := r.server.Figures(); f.Rejected != 250 || f.Requests != 1 || f.Bytes == 0 {
 			t.Fatalf("%+v", f)
 		}
+	})
+	t.Run("that end the run with items open are taken and told", func(t *testing.T) {
+		r := inMemory(t)
+		rep := r.post(t, lines, strings.NewReader(nd(started, open1, finished)))
+		want(t, rep.short(), "200  3")
+		want(t, rep.Unclosed, `still open: text message "m1"`)
+		r.wantEvents(t, started, open1, finished)
 	})
 	t.Run("are judged by what the log holds already", func(t *testing.T) {
 		r := inMemory(t)
