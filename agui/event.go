@@ -75,6 +75,11 @@ func (t Type) String() string { return typeNames[t] }
 // Terminal says whether the type ends a run.
 func (t Type) Terminal() bool { return t == RunFinished || t == RunError }
 
+// chunk says whether the type is a shorthand that the client expands.
+func (t Type) chunk() bool {
+	return t == TextMessageChunk || t == ToolCallChunk || t == ReasoningMessageChunk
+}
+
 // field names the top-level members of events that anything here reads.
 type field uint8
 

@@ -163,12 +163,13 @@ func (f *fold) stream(m *message, e *Event, ef effect, content Type) {
 	if m == nil {
 		return
 	}
-	if ef.typ == content && ef.content {
+	filled := ef.content || !e.Type.chunk()
+	if ef.typ == content && filled {
 		delta := bodyOf(e.get(fDelta))
 		m.appendText(delta)
 		f.size += len(delta)
 	}
-	if ef.typ != content || ef.content || ef.opens {
+	if filled || ef.opens {
 		m.mergeMetadata(e.get(fMetadata))
 	}
 }
@@ -209,7 +210,8 @@ func (f *fold) toolCall(e *Event, ef effect) {
 		return
 	}
 	c := m.call(ef.id)
-	if ef.typ == ToolCallArgs && ef.content {
+	filled := ef.content || !e.Type.chunk()
+	if ef.typ == ToolCallArgs && filled {
 		delta := bodyOf(e.get(fDelta))
 		if m.whole != nil {
 			m.touch()
@@ -217,7 +219,7 @@ func (f *fold) toolCall(e *Event, ef effect) {
 		c.appendArgs(delta)
 		f.size += len(delta)
 	}
-	if meta := e.get(fMetadata); meta != nil && (ef.typ != ToolCallArgs || ef.content || ef.opens) {
+	if meta := e.get(fMetadata); meta != nil && (filled || ef.opens) {
 		m.touch()
 		c.open()
 		c.meta.merge(meta)
@@ -364,7 +366,10 @@ func (f *fold) activityDelta(e *Event) {
 	}
 	m.mergeMetadata(e.get(fMetadata))
 	m.open()
-	if m.doc == nil || m.doc.apply(e.get(fPatch)) != nil {
+	if m.doc == nil || m.doc.missing() || string(m.doc.raw()) == "null" {
+		m.content, m.doc = contentDocument, newDocument([]byte("{}"))
+	}
+	if m.doc.apply(e.get(fPatch)) != nil {
 		return
 	}
 	f.size += len(e.get(fPatch))

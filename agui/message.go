@@ -213,7 +213,9 @@ func (m *message) build() {
 	case contentRaw:
 		h = append(append(h, `,"content":`...), m.value...)
 	case contentDocument:
-		h = append(append(h, `,"content":`...), m.doc.raw()...)
+		if !m.doc.missing() {
+			h = append(append(h, `,"content":`...), m.doc.raw()...)
+		}
 	}
 	t = m.meta.appendMember(t)
 	if m.encrypted != nil {

@@ -3,6 +3,7 @@ package agui
 import (
 	"bytes"
 	"slices"
+	"strings"
 )
 
 // itemKind is what an open item is.
@@ -327,4 +328,20 @@ func (t tag) String() string {
 		return "the parent agent"
 	}
 	return "subagent " + quote(t.id)
+}
+
+// spanOwner is a subagent that owns a reasoning id.
+type spanOwner struct{ id, owner string }
+
+// spanOwners returns the reasoning ids of subagents that aren't open, sorted: the client's verifier remembers whose
+// they are for the whole run.
+func (a *Admission) spanOwners() []spanOwner {
+	var out []spanOwner
+	for id, owner := range a.owners[inReasoning] {
+		if owner.set && a.open[itemSpan][id] == nil && a.open[itemReasoning][id] == nil {
+			out = append(out, spanOwner{id, owner.id})
+		}
+	}
+	slices.SortFunc(out, func(x, y spanOwner) int { return strings.Compare(x.id, y.id) })
+	return out
 }

@@ -20,7 +20,7 @@ type Preamble struct {
 	Omitted, OmittedRaw int
 	// Lanes re-open the chunk modes.
 	Lanes [][]byte
-	// Terminal is the run's end, where it has ended: closings and the terminal event.
+	// Terminal is the run's terminal event, where it has ended.
 	Terminal [][]byte
 }
 
@@ -33,7 +33,10 @@ func (v *View) Preamble() *Preamble {
 // PreambleFor makes the preamble for a consumer that holds messages of these ids, in this order, from an earlier run
 // of the thread.
 func (v *View) PreambleFor(held []string) *Preamble {
-	p := &Preamble{Terminal: v.terminal}
+	p := &Preamble{}
+	if v.terminal != nil {
+		p.Terminal = [][]byte{v.terminal}
+	}
 	if v.pending[0] != nil {
 		p.Pending = v.pending[:]
 	}
@@ -79,22 +82,32 @@ func (v *View) past(held []string) [][]byte {
 	for _, s := range v.subagents {
 		out = append(out, s.start)
 	}
+	for _, o := range v.spanOwners {
+		if !ids[o.id] {
+			out = append(out, spanEvent(ReasoningStart, o), spanEvent(ReasoningEnd, o))
+		}
+	}
+	out = append(out, stubs(v.items, ids, messages)...)
 	for _, kind := range kindOrder {
 		for _, it := range v.items {
 			if it.kind != kind || it.legacy {
 				continue
 			}
+			opener := it.opener
+			if kind == itemSpan {
+				opener = withOwner(it)
+			}
 			before := kind == itemSpan || (kind == itemTool && !calls[it.id]) ||
 				((kind == itemText || kind == itemReasoning) && !ids[it.id])
 			if !before {
-				later = append(later, it.opener)
+				later = append(later, v.agreeing(it, opener))
 				continue
 			}
-			out = append(out, it.opener)
-			switch {
-			case kind == itemTool && it.parent != "":
-				held = append(held, it.parent)
-			case kind != itemSpan:
+			out = append(out, opener)
+			if kind == itemTool && it.parent != "" {
+				held = append(held, it.parent) // or, if that is no assistant's, the call's own id
+			}
+			if kind != itemSpan {
 				held = append(held, it.id)
 			}
 		}
@@ -110,6 +123,67 @@ func (v *View) past(held []string) [][]byte {
 		}
 	}
 	return out
+}
+
+// stubs is a snapshot with a stand-in for every open reasoning message that the conversation doesn't hold, where it holds
+// no reasoning at all: the opening would make a reasoning message, which a snapshot without reasoning would leave.
+func stubs(items []openItem, ids map[string]bool, messages []viewMessage) [][]byte {
+	var out []viewMessage
+	for _, it := range items {
+		if it.kind == itemReasoning && !it.legacy && !ids[it.id] {
+			stub := append(appendString([]byte(`{"id":`), it.id), `,"role":"assistant","content":""}`...)
+			out = append(out, viewMessage{id: it.id, segs: [][]byte{stub}})
+		}
+	}
+	if out == nil || slices.ContainsFunc(messages, func(m viewMessage) bool { return m.role == "reasoning" }) {
+		return nil
+	}
+	return [][]byte{messagesSnapshot(out)}
+}
+
+// agreeing is the opener of something that the snapshot holds, without its tag where the message names another subagent:
+// for the client's verifier the snapshot has made that one the owner.
+func (v *View) agreeing(it openItem, opener []byte) []byte {
+	tag := member(opener, "subagentRunId")
+	if tag == nil || it.kind == itemStep {
+		return opener
+	}
+	at := slices.IndexFunc(v.messages, func(m viewMessage) bool {
+		return m.id == it.id && it.kind != itemTool || it.kind == itemTool && slices.Contains(m.calls, it.id)
+	})
+	if at < 0 {
+		return opener
+	}
+	if m := v.messages[at]; (m.role == "reasoning") != (it.kind == itemReasoning) || m.role == "activity" {
+		return opener // the snapshot says nothing of this kind's owner
+	}
+	named := member(bytes.Join(v.messages[at].segs, nil), "subagentRunId")
+	if isString(named) && decode(named) == decode(tag) {
+		return opener
+	}
+	out := []byte{}
+	eachMember(opener, func(key, value []byte) bool {
+		if !keyIs(key, "subagentRunId") {
+			out = appendMember(out, key, value)
+		}
+		return true
+	})
+	return append(append([]byte{'{'}, out...), '}')
+}
+
+// withOwner is a span's opener with the owner that the client's verifier knows: a span that was opened again without a
+// tag still belongs to whoever opened it first.
+func withOwner(it openItem) []byte {
+	if !it.owned {
+		return it.opener
+	}
+	return spanEvent(ReasoningStart, spanOwner{id: it.id, owner: it.owner})
+}
+
+func spanEvent(t Type, o spanOwner) []byte {
+	out := append(append([]byte(`{"type":"`), t.String()...), `","messageId":`...)
+	out = append(appendString(out, o.id), `,"subagentRunId":`...)
+	return append(appendString(out, o.owner), '}')
 }
 
 // legacyMessage is an open THINKING message: only a stream can restate it, since its id is the client's invention.
@@ -151,13 +225,14 @@ func (v *View) legacySnapshots(held []string, messages []viewMessage, legacy *le
 	if legacy == nil {
 		return snapshots(held, messages)
 	}
-	hasReasoning := slices.ContainsFunc(messages, func(m viewMessage) bool { return m.role == "reasoning" })
-	if legacy.at >= len(messages) || hasReasoning {
+	isReasoning := func(m viewMessage) bool { return m.role == "reasoning" }
+	if legacy.at >= len(messages) || slices.ContainsFunc(messages[legacy.at:], isReasoning) {
 		return append(snapshots(held, messages), legacy.openers...)
 	}
 	out := snapshots(held, messages[:legacy.at])
 	out = append(out, legacy.openers...)
-	return append(out, messagesSnapshot(messages))
+	// A snapshot without reasoning leaves the client's reasoning where it is.
+	return append(out, messagesSnapshot(slices.DeleteFunc(slices.Clone(messages), isReasoning)))
 }
 
 // snapshots leaves a consumer that holds messages of these ids with exactly target, in its order: one snapshot, or a

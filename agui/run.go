@@ -27,7 +27,7 @@ type Run struct {
 	input    []byte // recorded with an entry before or at RUN_STARTED
 	known    bool   // the input is known, whole
 	inEvent  bool   // it stands in RUN_STARTED
-	terminal [][]byte
+	terminal []byte
 	entries  int
 	view     *View // of the current entry, made at need
 }
@@ -93,7 +93,7 @@ func (r *Run) admit(en Entry) Verdict {
 	case en.NoEvent:
 		return Verdict{Reason: ReasonNoEvent, Detail: "the entry has no field event"}
 	case len(en.Event) > r.config.MaxEvent:
-		return r.adm.Refuse(errTooLarge, en.Event)
+		return r.adm.Refuse(ErrTooLarge, en.Event)
 	}
 	if err := r.event.Parse(en.Event); err != nil {
 		return r.adm.Refuse(err, en.Event)
@@ -134,15 +134,38 @@ func (r *Run) start() {
 	r.known = f.begin(input, verbatim)
 }
 
-// end notes what is sent at the run's end.
+// end notes what ended the run. Closings aren't needed by those who come later: they have nothing open.
 func (r *Run) end(v Verdict) {
-	r.terminal = append(r.terminal, v.Closings...)
+	if !r.adm.Started() && r.fold.started == nil {
+		r.startless()
+	}
 	switch {
 	case v.Instead != nil:
-		r.terminal = append(r.terminal, v.Instead)
+		r.terminal = v.Instead
 	case v.Send:
-		r.terminal = append(r.terminal, v.Event)
+		r.terminal = v.Event
 	}
+}
+
+// startless makes up for the RUN_STARTED of a run that is nothing but its end: without one the messages that it
+// started from couldn't be shown. The recorded input names the ids.
+func (r *Run) startless() {
+	thread, run := member(r.input0(), "threadId"), member(r.input0(), "runId")
+	if !isString(thread) || !isString(run) {
+		return
+	}
+	r.known = r.fold.begin(r.input, true)
+	r.fold.started = bytes.Join([][]byte{
+		[]byte(`{"type":"RUN_STARTED","threadId":`), thread, []byte(`,"runId":`), run, bracket,
+	}, nil)
+}
+
+// input0 is the recorded input, or an empty object.
+func (r *Run) input0() []byte {
+	if isObject(r.input) {
+		return r.input
+	}
+	return []byte("{}")
 }
 
 // Started says whether the run has begun, Ended whether it is over.

@@ -2,6 +2,7 @@ package agui
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 )
 
@@ -19,11 +20,13 @@ type View struct {
 	items     []openItem
 	subagents []subagent
 	lanes     []lane
-	customs   []passingEvent
-	raws      []passingEvent
-	omitted   [2]int // CUSTOM, RAW
-	pending   [2][]byte
-	terminal  [][]byte
+	// spanOwners are the subagents that own reasoning ids which are no longer open.
+	spanOwners []spanOwner
+	customs    []passingEvent
+	raws       []passingEvent
+	omitted    [2]int // CUSTOM, RAW
+	pending    [2][]byte
+	terminal   []byte
 
 	once     sync.Once
 	preamble Preamble
@@ -47,7 +50,8 @@ func (r *Run) View() *View {
 	v := &View{
 		Started: r.adm.Started(), Ended: r.adm.Ended(), Full: r.Full(), StateKnown: f.stateKnown,
 		start: f.started, items: r.adm.items(), subagents: r.adm.subagents(), lanes: r.adm.lanes(),
-		customs: append([]passingEvent(nil), f.customs.events...), raws: append([]passingEvent(nil), f.raws.events...),
+		spanOwners: r.adm.spanOwners(),
+		customs:    append([]passingEvent(nil), f.customs.events...), raws: append([]passingEvent(nil), f.raws.events...),
 		omitted: [2]int{f.customs.omitted, f.raws.omitted}, terminal: r.terminal,
 	}
 	if f.stateKnown {
@@ -100,6 +104,12 @@ func (v *View) MessageIDs() []string {
 		ids[i] = m.id
 	}
 	return ids
+}
+
+// HasOpenCalls says whether a tool call is open. Clients up to 0.0.57 double such a call when they attach.
+func (v *View) HasOpenCalls() bool {
+	return slices.ContainsFunc(v.items, func(it openItem) bool { return it.kind == itemTool }) ||
+		slices.ContainsFunc(v.lanes, func(l lane) bool { return l.kind == itemTool })
 }
 
 // Messages is the conversation as a JSON array.
