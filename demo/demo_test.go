@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -151,7 +152,7 @@ func TestThreadsAreBounded(t *testing.T) {
 	if want := []string{"demo-1@demo", "demo-5@demo", "demo-6@demo-2", "demo-10@demo-2", "demo-11@demo-3"}; !slices.Equal(got, want) {
 		t.Fatal(got)
 	}
-	if !slices.EqualFunc(scriptOf(7).beats, scriptOf(7).beats, func(a, b beat) bool { return string(a.event) == string(b.event) && a.pause == b.pause }) {
+	if !slices.EqualFunc(scriptOf(7).beats, scriptOf(7).beats, func(a, b beat) bool { return bytes.Equal(a.event, b.event) && a.pause == b.pause }) {
 		t.Fatal("a run isn't always the same")
 	}
 }

@@ -83,7 +83,7 @@ func (s *script) think() {
 	s.add(50, "STEP_STARTED", "stepName", "understand")
 	s.add(400, "REASONING_START", "messageId", id)
 	s.add(20, "REASONING_MESSAGE_START", "messageId", id, "role", "reasoning")
-	s.say("REASONING_MESSAGE_CONTENT", "messageId", id,
+	s.say("REASONING_MESSAGE_CONTENT", id,
 		"An afternoon in "+s.city.name+". I need the weather first, because it decides between indoors and outdoors. "+
 			"Both look-ups are independent, so I can make them at the same time. Then somebody should check my plan for mistakes.")
 	s.add(50, "REASONING_MESSAGE_END", "messageId", id)
@@ -97,7 +97,7 @@ func (s *script) research() {
 	intro, weather, places, activity := s.id+"-intro", s.id+"-weather", s.id+"-places", s.id+"-activity"
 	s.add(50, "STEP_STARTED", "stepName", "research")
 	s.add(100, "TEXT_MESSAGE_START", "messageId", intro, "role", "assistant")
-	s.say("TEXT_MESSAGE_CONTENT", "messageId", intro, "Let me look up the weather in "+s.city.name+" and what there is to see.")
+	s.say("TEXT_MESSAGE_CONTENT", intro, "Let me look up the weather in "+s.city.name+" and what there is to see.")
 	s.add(30, "TEXT_MESSAGE_END", "messageId", intro)
 	s.add(250, "ACTIVITY_SNAPSHOT", "messageId", activity, "activityType", "LOOKUP", "content", json.RawMessage(object(
 		"title", "Looking things up", "sources", json.RawMessage(`[{"name":"weather","state":"waiting"},{"name":"places","state":"waiting"}]`))), "replace", true)
@@ -137,7 +137,7 @@ func (s *script) review() {
 	sub, text := s.id+"-critic", s.id+"-doubt"
 	s.add(300, "SUBAGENT_STARTED", "subagentRunId", sub, "name", "critic", "description", "Looks for what could go wrong")
 	s.add(400, "TEXT_MESSAGE_START", "messageId", text, "role", "assistant", "subagentRunId", sub)
-	s.say("TEXT_MESSAGE_CONTENT", "messageId", text, "One thing to watch: "+s.city.doubt+" I would say so in the answer.", "subagentRunId", sub)
+	s.say("TEXT_MESSAGE_CONTENT", text, "One thing to watch: "+s.city.doubt+" I would say so in the answer.", "subagentRunId", sub)
 	s.add(30, "TEXT_MESSAGE_END", "messageId", text, "subagentRunId", sub)
 	s.add(100, "SUBAGENT_FINISHED", "subagentRunId", sub, "result", json.RawMessage(object("verdict", "fine, with a warning")))
 	s.progress(70, "answering")
@@ -148,7 +148,7 @@ func (s *script) answer() {
 	id, c := s.id+"-answer", s.city
 	s.add(50, "STEP_STARTED", "stepName", "answer")
 	s.add(200, "TEXT_MESSAGE_START", "messageId", id, "role", "assistant")
-	s.say("TEXT_MESSAGE_CONTENT", "messageId", id, "## An afternoon in "+c.name+"\n\n"+
+	s.say("TEXT_MESSAGE_CONTENT", id, "## An afternoon in "+c.name+"\n\n"+
 		"Tomorrow: **"+c.weather+"**, around "+strconv.Itoa(c.degrees)+" °C.\n\n"+
 		"1. Start at the *"+c.museum+"*, which takes about two hours.\n"+
 		"2. Have a break at "+c.cafe+".\n"+
@@ -183,10 +183,10 @@ func (s *script) add(ms int, kind string, members ...any) {
 	})
 }
 
-// say adds the deltas of a text of the item id, whose id has this name.
-func (s *script) say(kind, name, id, text string, members ...any) {
+// say adds the deltas of a text to the message id.
+func (s *script) say(kind, id, text string, members ...any) {
 	for i, piece := range pieces(text) {
-		s.add(32+(i*29)%50, kind, append([]any{name, id, "delta", piece}, members...)...)
+		s.add(32+(i*29)%50, kind, append([]any{"messageId", id, "delta", piece}, members...)...)
 	}
 }
 

@@ -247,7 +247,7 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := p.Open(t.Context(), c.rc)
-			if _, invalid := c.want.(*publish.InvalidError); invalid {
+			if _, invalid := errors.AsType[*publish.InvalidError](c.want); invalid {
 				if bad, is := errors.AsType[*publish.InvalidError](err); !is || !strings.HasPrefix(bad.Detail+bad.Path, "/input") && bad.Reason != agui.ReasonNotUTF8 {
 					t.Fatalf("got %v", err)
 				}
@@ -446,7 +446,7 @@ func TestWritesAreBatched(t *testing.T) {
 				Type  string
 				Value int
 			}
-			if json.Unmarshal(en.Event, &e); e.Type != "CUSTOM" {
+			if err := json.Unmarshal(en.Event, &e); err != nil || e.Type != "CUSTOM" {
 				continue
 			}
 			if g := e.Value / 1000; e.Value%1000 != next[g] {

@@ -153,7 +153,10 @@ func (p *Publisher) Open(ctx context.Context, rc RunConfig) (*Run, error) {
 		}
 	}
 	if rc.Start {
-		return r, r.start(ctx)
+		if err := r.start(ctx); err != nil {
+			return nil, err
+		}
+		return r, nil
 	}
 	if rc.Thread != "" && !r.existed {
 		if err := r.announceNow(ctx); err != nil {

@@ -61,7 +61,7 @@ func (s *Server) writeProblem(w http.ResponseWriter, e *transport.Error, ans *an
 		h.Set("Retry-After", strconv.Itoa(max(int(e.RetryAfter/time.Second), 1)))
 	}
 	w.WriteHeader(e.Status)
-	transport.WriteJSON(w, struct {
+	_ = transport.WriteJSON(w, struct {
 		transport.Problem
 		*answer
 	}{transport.Problem{Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Message, Code: e.Code}, ans})

@@ -94,9 +94,10 @@ func (d *jsonDecoder) scan(piece []byte) (n int, whole bool) {
 		case d.escaped:
 			d.escaped = false
 		case d.text:
-			if c == '\\' {
+			switch c {
+			case '\\':
 				d.escaped = true
-			} else if c == '"' {
+			case '"':
 				if d.text = false; d.scalar {
 					return i + 1, true
 				}

@@ -108,7 +108,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		transport.WriteJSON(w, ans)
+		_ = transport.WriteJSON(w, ans) // a sender that has left is no matter of ours
 		return
 	}
 	s.writeProblem(w, transport.ErrorFor(err), ans)
@@ -143,7 +143,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 		return openError(err)
 	}
 	b := newBody(s.cfg, form, writer, http.NewResponseController(w), ans)
-	stop := context.AfterFunc(ctx, b.clock.interrupt)
+	stop := context.AfterFunc(ctx, b.clock.interrupt) //nolint:contextcheck // it ends with the server, not with the request
 	defer stop()
 	err = b.copy(context.WithoutCancel(r.Context()), r.Body)
 	if b.late != nil {
