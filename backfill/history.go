@@ -100,7 +100,7 @@ func (s *Service) past(ctx context.Context, run stream.RunID, until stream.ID) (
 		}
 		if !m.resolved {
 			st, ok := findStart(page.Entries)
-			if !ok || until.Less(st.id) {
+			if !ok || !st.id.Less(until) { // strictly, or two runs of one start would be parents of each other
 				return nil, nil
 			}
 			m.thread, m.start = st.thread, st.id
