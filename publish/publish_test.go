@@ -567,3 +567,31 @@ func TestEventKeepsMarkup(t *testing.T) {
 		t.Fatal("it encoded a function")
 	}
 }
+
+func BenchmarkAppend(b *testing.B) {
+	log, err := stream.NewMemory(stream.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := publish.New(log, log.NewRegistry(nil), publish.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	run, err := p.Open(b.Context(), start)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := run.Append(b.Context(), []byte(`{"type":"TEXT_MESSAGE_START","messageId":"m1"}`)); err != nil {
+		b.Fatal(err)
+	}
+	delta := []byte(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m1","delta":"a word"}`)
+	b.SetBytes(int64(len(delta)))
+	for b.Loop() {
+		if err := run.Append(b.Context(), delta); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := run.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
