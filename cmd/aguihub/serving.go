@@ -7,10 +7,12 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 
 	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/demo"
 	"github.com/aguihub/aguihub/hub"
 	"github.com/aguihub/aguihub/metrics"
 	"github.com/aguihub/aguihub/publish"
@@ -34,6 +36,7 @@ type serving struct {
 	ingest   *ingest.Server
 	lookup   *lookup.Server
 	handler  http.Handler
+	agents   sync.WaitGroup // the demo agent
 }
 
 // followedLog is the log with the tail that follows it.
@@ -47,7 +50,7 @@ func (l followedLog) Follow(run stream.RunID, after stream.ID, sink stream.Sink)
 	return l.tail.Follow(run, after, sink)
 }
 
-// newServing wires the layers. asked bounds the reads that this takes; life ends when everything has been closed.
+// newServing wires the layers. asked ends when the process is to stop, life when everything has been closed.
 func newServing(asked, life context.Context, p *process) (_ *serving, err error) {
 	s := &serving{logger: p.logger, tail: p.tail, registry: p.redis.NewRegistry(p.tail)}
 	newest, err := s.registry.Last(asked)
@@ -71,6 +74,13 @@ func newServing(asked, life context.Context, p *process) (_ *serving, err error)
 	}
 	if s.handler, err = s.routes(life, p, publisher); err != nil {
 		return nil, err
+	}
+	if f.demo() {
+		agent, err := demo.New(publisher, demo.Config{}, p.logger)
+		if err != nil {
+			return nil, err
+		}
+		s.agents.Go(func() { _ = agent.Run(asked) })
 	}
 	return s, nil
 }
@@ -116,8 +126,10 @@ func listenHost(address string) []string {
 	return []string{host}
 }
 
-// stop ends the transports: sockets are closed, ingest answers what has arrived. It reports whether all did so in time.
+// stop ends the demo agent and the transports: its run is ended, ingest answers what has arrived, sockets are closed.
+// It reports whether all did so in time.
 func (s *serving) stop(ctx context.Context) bool {
+	s.agents.Wait()
 	err := s.ingest.Close(ctx)
 	s.ws.Close(ctx)
 	s.sse.Close(ctx)

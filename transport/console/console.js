@@ -4,7 +4,7 @@
 
 const $ = (id) => document.getElementById(id);
 const el = (tag, cls, text) => { const e = document.createElement(tag); if (cls) e.className = cls; if (text !== undefined) e.textContent = text; return e; };
-const pretty = (v) => JSON.stringify(v, null, 2);
+const pretty = (v) => { const flat = JSON.stringify(v) ?? "undefined"; return flat.length <= 72 ? flat.replace(/("(?:[^"\\]|\\.)*")|([:,])/g, (_, s, p) => s ?? p + " ") : JSON.stringify(v, null, 2); };
 const loose = (s) => { try { return pretty(JSON.parse(s)); } catch { return s; } }; // tool arguments are cut anywhere while they come
 const ROWS = 1500; // of the timeline; older ones are dropped
 
@@ -52,7 +52,7 @@ class Fold {
       case "STEP_FINISHED": this.steps = this.steps.filter((s) => s !== e.stepName); break;
       case "SUBAGENT_STARTED": this.steps.push("subagent " + (e.subagentName ?? e.name ?? e.subagentRunId)); break;
       case "SUBAGENT_FINISHED": case "SUBAGENT_ERROR": { const i = this.steps.findLastIndex((s) => s.startsWith("subagent ")); if (i >= 0) this.steps.splice(i, 1); break; }
-      case "TEXT_MESSAGE_START": this.message(e.messageId, e.role ?? "assistant"); this.open.add(e.messageId); break;
+      case "TEXT_MESSAGE_START": { const m = this.message(e.messageId, e.role ?? "assistant"); if (e.subagentRunId) m.name ??= e.subagentRunId; this.open.add(e.messageId); break; }
       case "TEXT_MESSAGE_CONTENT": case "REASONING_MESSAGE_CONTENT": this.say(e.messageId, e.delta); break;
       case "TEXT_MESSAGE_END": case "REASONING_MESSAGE_END": this.open.delete(e.messageId); break;
       case "TEXT_MESSAGE_CHUNK": this.chunk(e, "text", e.messageId, (id) => this.message(id, e.role ?? "assistant"), (id, d) => this.say(id, d)); break;
@@ -101,9 +101,16 @@ function patched(doc, ops) {
 // ---- the picture
 let fold = new Fold(), dirty = false, target = null, auto = true;
 const nodes = new Map();
+// follow keeps a box at its end until somebody scrolls up; whatever grows meanwhile doesn't count as scrolling.
+function follow(box) {
+  let on = true, last = 0;
+  box.addEventListener("scroll", () => { if (box.scrollTop < last - 1) on = false; if (box.scrollHeight - box.scrollTop - box.clientHeight < 40) on = true; last = box.scrollTop; });
+  return () => { if (on) { box.scrollTop = box.scrollHeight; last = box.scrollTop; } };
+}
+const followTalk = follow($("talk")), followTimeline = follow($("timeline"));
 function draw() {
   dirty = false;
-  const talk = $("talk"), bottom = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 80, seen = new Set(), list = $("messages");
+  const seen = new Set(), list = $("messages");
   let at = 0;
   for (const m of fold.messages) {
     if (m.role === "tool" && fold.call(m.toolCallId)[0]) continue; // shown with its call
@@ -119,7 +126,7 @@ function draw() {
   for (const [key, n] of nodes) if (!seen.has(key)) { n.li.remove(); nodes.delete(key); }
   $("state").textContent = fold.state === undefined ? "unknown" : pretty(fold.state);
   $("live").textContent = [fold.run && `${fold.run}: ${fold.status}`, ...fold.steps, ...fold.interrupts.map((i) => "waits for: " + (i.message ?? i.reason ?? i.id))].filter(Boolean).join("  ·  ");
-  if (bottom) talk.scrollTop = talk.scrollHeight;
+  followTalk(); followTimeline();
 }
 function fill(li, m, calls) {
   const was = li.querySelector("details")?.open, open = fold.open.has(m.id), parts = [];
@@ -154,9 +161,9 @@ function log(kind, id, value) {
   s.append(el("b", "", kind === "control" ? value.control : value.type), el("span", "", brief(value)));
   d.append(s); d.addEventListener("toggle", () => { if (d.open && d.children.length === 1) d.append(el("pre", "", (id ? id + "\n" : "") + pretty(value))); });
   li.append(d);
-  const list = $("timeline"), box = $("timelinebox"), bottom = box.scrollHeight - box.scrollTop - box.clientHeight < 60;
+  const list = $("timeline");
   list.append(li); if (list.children.length > ROWS) list.firstChild.remove();
-  $("count").textContent = ++rows; if (bottom) box.scrollTop = box.scrollHeight;
+  $("count").textContent = ++rows;
 }
 function brief(v) { const { type, control, ...rest } = v; return rest.delta !== undefined && typeof rest.delta === "string" ? JSON.stringify(rest.delta) : JSON.stringify(rest).slice(0, 160); }
 
@@ -187,13 +194,14 @@ function closed(c) {
 }
 function take(l) {
   if (l.event) { if (bracket) bracket.push(l); else event(l); return; }
-  log("control", l.id, l);
+  if (l.control !== "live") log("control", l.id, l);
   if (l.control === "attached") { status("wait", "catching up"); if (l.run) $("target").title = `run ${l.run}, history ${l.history}`; }
   else if (l.control === "catchup") bracket = l.mode === "events" ? null : Object.assign([], { fresh: l.mode === "fresh" });
   else if (l.control === "reset") { clear(); bracket = null; }
   else if (l.control === "live") {
     // The whole past at once: a reload never shows half of it, and a fresh attach takes the place of what was shown.
     if (bracket) { const past = bracket; bracket = null; if (past.fresh) fold = new Fold(); past.forEach(event); }
+    log("control", l.id, l);
     if (l.id) $("position").textContent = l.id; status("live", "live"); retry = 0;
   } else if (l.control === "ended" && target.kind === "thread") status("live", "live, waiting for the next run");
 }
@@ -214,7 +222,7 @@ async function poll() {
     const focus = document.activeElement?.dataset?.run;
     $("runs").replaceChildren(...runs.map((r) => {
       const a = el("a"), row = el("div", "row"); a.href = "?run=" + encodeURIComponent(r.run); a.dataset.run = r.run; if (r.thread) a.dataset.thread = r.thread;
-      row.append(el("span", "", r.run), el("span", "badge " + r.state, r.state)); a.append(row, el("small", "", `${r.thread ? "thread " + r.thread + ", " : ""}${r.entries} entries, ${ago(r.startedAtMs)}`));
+      row.append(el("span", "", r.run), el("span", "badge " + r.state, r.state)); a.append(row, el("small", "", [r.thread, `${r.entries} entries`, ago(r.startedAtMs)].filter(Boolean).join(" · ")));
       const li = el("li"); li.append(a); return li;
     }));
     if (focus) $("runs").querySelector(`[data-run="${CSS.escape(focus)}"]`)?.focus();
