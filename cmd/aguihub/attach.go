@@ -12,13 +12,13 @@ import (
 	"net/url"
 
 	"github.com/coder/websocket"
+
+	"github.com/aguihub/aguihub/transport"
 )
 
 const (
 	hubProtocol = "ag-ui.hub.v1.json" // docs/contract.md, section 3
-	// closes that the tool explains
-	closeUnknownRun = 4404
-	maxFrame        = 64 << 20 // one event may be larger than the 256 KiB of a message; conversations are bounded by the hub
+	maxFrame    = 64 << 20            // one event may be larger than the 256 KiB of a message; conversations are bounded by the hub
 )
 
 // attachCommand prints what a subscriber sees.
@@ -46,6 +46,7 @@ func (c *attachCommand) Run(ctx context.Context, con stdio) error {
 	if err != nil {
 		return err
 	}
+	//nolint:bodyclose // the library has read the body of a refusal, and there is none otherwise
 	ws, resp, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{Subprotocols: []string{hubProtocol}})
 	if err != nil {
 		return c.refused(ctx, resp, err)
@@ -112,10 +113,10 @@ func (c *attachCommand) closed(ctx context.Context, err error) error {
 	if !errors.As(err, &ce) {
 		return fmt.Errorf("connection lost: %w", err)
 	}
-	switch {
-	case ce.Code == websocket.StatusNormalClosure:
+	switch ce.Code {
+	case websocket.StatusNormalClosure:
 		return nil
-	case ce.Code == closeUnknownRun:
+	case websocket.StatusCode(transport.CloseUnknownRun):
 		return fmt.Errorf("unknown run %s: nobody has published to it (4404 %s)", c.ID, ce.Reason)
 	default:
 		return fmt.Errorf("the hub closed the connection: %d %s", ce.Code, ce.Reason)

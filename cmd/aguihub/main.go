@@ -107,8 +107,7 @@ func exitCode(err error, w io.Writer) int {
 		return exitOK
 	}
 	code := exitFound
-	var e *exitError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*exitError](err); ok {
 		code = e.code
 	}
 	if text := err.Error(); text != "" {

@@ -26,9 +26,9 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
-	// redisRetryMin and redisRetryMax bound the pauses while Redis is absent at start.
-	redisRetryMin = 100 * time.Millisecond
-	redisRetryMax = 2 * time.Second
+	// redisFirstPause and redisLastPause bound the pauses between tries while Redis is absent at start.
+	redisFirstPause = 100 * time.Millisecond
+	redisLastPause  = 2 * time.Second
 )
 
 // process is one running hub: what was opened for it, in the order of opening.
@@ -51,21 +51,21 @@ type process struct {
 }
 
 // newProcess opens what the flags name, so that a port that is taken or a URL that can't be used is known at once.
-func newProcess(flags *serveCommand, logger *zap.Logger) (_ *process, err error) {
+func newProcess(ctx context.Context, flags *serveCommand, logger *zap.Logger) (_ *process, err error) {
 	p := &process{flags: flags, logger: logger}
 	defer func() {
 		if err != nil {
 			p.closeAll()
 		}
 	}()
-	if err = p.openRedis(); err != nil {
+	if err := p.openRedis(); err != nil {
 		return nil, err
 	}
-	if p.main, err = listen("--listen", flags.Listen); err != nil {
+	if p.main, err = listen(ctx, "--listen", flags.Listen); err != nil {
 		return nil, err
 	}
 	if flags.MetricsListen != off {
-		p.metrics, err = listen("--metrics-listen", flags.MetricsListen)
+		p.metrics, err = listen(ctx, "--metrics-listen", flags.MetricsListen)
 		if errors.Is(err, syscall.EADDRINUSE) && flags.MetricsListen == defaultMetrics {
 			// A second hub on one machine is common where people try things, and nobody asked for this port.
 			p.metricsTaken, err = true, nil
@@ -75,16 +75,16 @@ func newProcess(flags *serveCommand, logger *zap.Logger) (_ *process, err error)
 		}
 	}
 	if flags.DebugListen != "" && flags.DebugListen != off {
-		if p.debug, err = listen("--debug-listen", flags.DebugListen); err != nil {
+		if p.debug, err = listen(ctx, "--debug-listen", flags.DebugListen); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-func listen(flag, address string) (net.Listener, error) {
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	var config net.ListenConfig
-	l, err := config.Listen(context.Background(), "tcp", address)
+	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
@@ -254,7 +254,7 @@ func (p *process) listenAndServe(group *errgroup.Group, cancel context.CancelCau
 
 // waitForRedis returns when Redis answers, or with ctx's error.
 func (p *process) waitForRedis(ctx context.Context) error {
-	wait := redisRetryMin
+	wait := redisFirstPause
 	for {
 		err := p.redis.Ping(ctx)
 		switch {
@@ -271,7 +271,7 @@ func (p *process) waitForRedis(ctx context.Context) error {
 			timer.Stop()
 			return ctx.Err()
 		}
-		wait = min(2*wait, redisRetryMax)
+		wait = min(2*wait, redisLastPause)
 	}
 }
 

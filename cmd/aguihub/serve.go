@@ -61,7 +61,7 @@ func (c *serveCommand) Run(ctx context.Context, con stdio) error {
 		return err
 	}
 	defer func() { _ = logger.Sync() }()
-	p, err := newProcess(c, logger)
+	p, err := newProcess(ctx, c, logger)
 	if err != nil {
 		return err
 	}
