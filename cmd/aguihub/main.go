@@ -83,7 +83,7 @@ func run(args []string, con stdio) int {
 	parser, err := kong.New(&commands{},
 		kong.Name("aguihub"),
 		kong.Description("Makes AG-UI runs durable and attachable: agents append events to Redis streams, and whoever attaches sees the whole conversation at once, then the live run.\n\nEvery flag can be set by the environment variable that stands behind it."),
-		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 		kong.DefaultEnvars("AGUIHUB"), kong.Writers(con.out, con.err),
 		kong.Exit(func(code int) { exited = code }),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(con),
