@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,7 +131,7 @@ func (t *threads) list(ctx context.Context, th *thread) error {
 	if err != nil {
 		return err
 	}
-	for i, b := range bounds {
+	for i, b := range slices.Backward(bounds) { // the oldest first, as they are met live
 		if b.WrongType {
 			continue
 		}
@@ -220,12 +221,14 @@ func (th *thread) newest() (r threadRun, ok bool, changed <-chan struct{}) {
 	return threadRun{}, false, th.changed
 }
 
-// after is the run that started next after r; where a branch is followed, the next that goes on from it.
+// after is the run that started next after r; where a branch is followed, the next that goes on from it. Of runs that
+// share their start the one that was met last comes last.
 func (th *thread) after(r threadRun, branch bool) (next threadRun, ok bool, changed <-chan struct{}) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	for _, x := range th.started {
-		if r.start.Less(x.start) && (!branch || x.parent == r.run) {
+	behind := slices.IndexFunc(th.started, func(x threadRun) bool { return x.run == r.run }) + 1
+	for _, x := range th.started[behind:] {
+		if (behind > 0 || r.start.Less(x.start)) && (!branch || x.parent == r.run) {
 			return x, true, th.changed
 		}
 	}
