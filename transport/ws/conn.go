@@ -94,9 +94,11 @@ func cause(ctx context.Context, err error) error {
 func (c *conn) write(items []backfill.Item) error {
 	p := newParcel()
 	defer p.free()
-	asks := c.pingDue.Swap(false)
-	if asks {
+	var asked int64
+	if c.pingDue.Swap(false) {
 		p.control(opPing, nil)
+		asked = c.server.now()
+		c.asked.Store(asked) // before the answer can come
 	}
 	if payload := c.pong.Swap(nil); payload != nil {
 		p.control(opPong, *payload)
@@ -113,8 +115,8 @@ func (c *conn) write(items []backfill.Item) error {
 		}
 		return errLeft
 	}
-	if asks {
-		c.asked.Store(c.server.now())
+	if asked != 0 {
+		c.asked.CompareAndSwap(asked, c.server.now()) // the write may have taken long
 	}
 	return reset
 }

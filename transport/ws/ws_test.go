@@ -3,8 +3,11 @@ package ws
 import (
 	"context"
 	"encoding/json"
-	"net/http/httptest"
+	"errors"
+	"net"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,10 +25,34 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fixture struct {
 	*transporttest.Hub
 	server *Server
-	url    string // without the scheme
+	client *http.Client
+	dialer func(ctx context.Context) (net.Conn, error)
+	url    string // without the scheme's "http"
 }
 
+// start listens on a real socket.
 func start(t testing.TB, service backfill.Config, config transport.Config) *fixture {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d net.Dialer
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return d.DialContext(ctx, "tcp", l.Addr().String())
+	}
+	return serve(t, service, config, l, dial)
+}
+
+// startInMemory listens on a network that works in a bubble and whose connections buffer 64 KiB.
+func startInMemory(t testing.TB, service backfill.Config, config transport.Config) *fixture {
+	t.Helper()
+	n := transporttest.NewNetwork(64 << 10)
+	return serve(t, service, config, n, n.Dial)
+}
+
+func serve(t testing.TB, service backfill.Config, config transport.Config, l net.Listener, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *fixture {
 	t.Helper()
 	hub := transporttest.New(t, service)
 	server, err := New(context.WithoutCancel(t.Context()), hub.Service, config, hub.Logger)
@@ -33,14 +60,28 @@ func start(t testing.TB, service backfill.Config, config transport.Config) *fixt
 		t.Fatal(err)
 	}
 	server.Mount(hub.Mux)
-	h := httptest.NewServer(hub.Handler(t))
+	h := &http.Server{Handler: hub.Handler(t), ReadHeaderTimeout: time.Minute}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	tr := &http.Transport{DialContext: dial}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		server.Close(ctx)
-		h.Close()
+		tr.CloseIdleConnections()
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+		serving.Wait()
 	})
-	return &fixture{Hub: hub, server: server, url: strings.TrimPrefix(h.URL, "http")}
+	return &fixture{
+		Hub: hub, server: server, client: &http.Client{Transport: tr}, url: "://127.0.0.1",
+		dialer: func(ctx context.Context) (net.Conn, error) { return dial(ctx, "tcp", "") },
+	}
 }
 
 // peer is a client.
@@ -51,9 +92,15 @@ type peer struct {
 
 func (f *fixture) dial(t testing.TB, path string, protocols ...string) *peer {
 	t.Helper()
-	c, _, err := websocket.Dial(t.Context(), "ws"+f.url+path, &websocket.DialOptions{Subprotocols: protocols})
+	return f.dialWith(t, path, &websocket.DialOptions{Subprotocols: protocols})
+}
+
+func (f *fixture) dialWith(t testing.TB, path string, options *websocket.DialOptions) *peer {
+	t.Helper()
+	options.HTTPClient = f.client
+	c, resp, err := websocket.Dial(t.Context(), "ws"+f.url+path, options)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(err, resp)
 	}
 	c.SetReadLimit(64 << 20)
 	t.Cleanup(func() { _ = c.CloseNow() })
@@ -143,8 +190,8 @@ func (p *peer) closed() (code websocket.StatusCode, reason string, messages int)
 			messages++
 			continue
 		}
-		var ce websocket.CloseError
-		if ok := asCloseError(err, &ce); !ok {
+		ce, ok := errors.AsType[websocket.CloseError](err)
+		if !ok {
 			p.t.Fatalf("no close frame: %v", err)
 		}
 		return ce.Code, ce.Reason, messages

@@ -1,0 +1,249 @@
+package ws
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/transport"
+)
+
+func (p *peer) send(kind websocket.MessageType, text string) {
+	p.t.Helper()
+	if err := p.Write(deadline(p.t), kind, []byte(text)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestControlLinesOfClients(t *testing.T) {
+	f := start(t, backfill.Config{}, transport.Config{})
+	f.Begin(t, "r1", "t1")
+	for _, c := range []struct {
+		name, sent string
+		want       []string // names, or the codes of errors
+	}{
+		{"a ping is answered", `{"control":"ping"}`, []string{"pong"}},
+		{"unknown fields are ignored", `{"control":"ping","n":1}`, []string{"pong"}},
+		{"a newline at the end is fine", "{\"control\":\"ping\"}\r\n", []string{"pong"}},
+		{"each line is answered", "{\"control\":\"ping\"}\n{\"control\":\"x\"}\n\n{\"control\":\"ping\"}", []string{"pong", "unknown_control", "pong"}},
+		{"cancel isn't there yet", `{"control":"cancel","reason":"enough"}`, []string{"unsupported"}},
+		{"a token isn't taken yet", `{"control":"token","token":"x"}`, []string{"unsupported"}},
+		{"an unknown one is an error", `{"control":"selfdestruct"}`, []string{"unknown_control"}},
+		{"an event is an error", `{"type":"CUSTOM"}`, []string{"bad_line"}},
+		{"a number is an error", `7`, []string{"bad_line"}},
+		{"null is an error", `null`, []string{"bad_line"}},
+		{"no JSON is an error", `ping`, []string{"bad_line"}},
+		{"a control that is no string is an error", `{"control":1}`, []string{"bad_line"}},
+		{"64 KiB are taken", `{"control":"ping","pad":"` + strings.Repeat("x", 64<<10-27) + `"}`, []string{"pong"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := f.dial(t, "/v1/runs/r1/ws", linesName)
+			p.until("live")
+			p.send(websocket.MessageText, c.sent)
+			var got []string
+			for len(got) < len(c.want) {
+				for _, l := range linesOf(t, p.message()) {
+					if l.Control == "error" {
+						got = append(got, l.Code)
+					} else {
+						got = append(got, l.name())
+					}
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Fatalf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+	t.Run("a ping is answered before there is a run", func(t *testing.T) {
+		p := f.dial(t, "/v1/runs/later/ws", linesName)
+		p.send(websocket.MessageText, `{"control":"ping"}`)
+		p.until("pong")
+		f.Begin(t, "later", "t2")
+		p.until("live")
+	})
+	t.Run("a flood of lines is answered whole", func(t *testing.T) {
+		p := f.dial(t, "/v1/runs/r1/ws", linesName)
+		p.until("live")
+		const lines = 3000
+		p.send(websocket.MessageText, strings.Repeat("{\"control\":\"ping\"}\n", lines))
+		for n := 0; n < lines; {
+			n += len(linesOf(t, p.message()))
+		}
+	})
+	t.Run("the bare subprotocol ignores and counts", func(t *testing.T) {
+		before := f.server.Figures().Ignored
+		p := f.dial(t, "/v1/runs/r1/ws")
+		for range 5 {
+			p.send(websocket.MessageText, `{"control":"ping"}`)
+		}
+		p.drop(t)
+		if err := p.Ping(deadline(t)); err != nil { // it is answered behind them
+			t.Fatal(err)
+		}
+		if n := f.server.Figures().Ignored - before; n != 5 {
+			t.Fatalf("%d counted", n)
+		}
+	})
+	for name, path := range map[string]string{"a run that is there": "r1", "a run that is waited for": "never"} {
+		t.Run("ping frames are answered with what they hold, on "+name, func(t *testing.T) {
+			p := f.dial(t, "/v1/runs/"+path+"/ws")
+			p.drop(t)
+			for range 3 {
+				if err := p.Ping(deadline(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func TestBadFrames(t *testing.T) {
+	f := start(t, backfill.Config{}, transport.Config{})
+	f.Begin(t, "r1", "t1")
+	for _, name := range []string{bareName, linesName} {
+		for _, c := range []struct {
+			name string
+			kind websocket.MessageType
+			size int
+			code websocket.StatusCode
+		}{
+			{"a binary message closes with 1003", websocket.MessageBinary, 3, 1003},
+			{"a large binary message closes with 1003", websocket.MessageBinary, 3 << 20, 1003},
+			{"a message over 64 KiB closes with 1009", websocket.MessageText, 64<<10 + 1, 1009},
+			{"a message far over 64 KiB closes with 1009", websocket.MessageText, 3 << 20, 1009},
+		} {
+			t.Run(c.name+" on "+name, func(t *testing.T) {
+				p := f.dial(t, "/v1/runs/r1/ws", name)
+				sent := make(chan struct{})
+				go func() {
+					defer close(sent)
+					_ = p.Write(deadline(t), c.kind, []byte(strings.Repeat("x", c.size))) // it may be cut
+				}()
+				if code, _, _ := p.closed(); code != c.code {
+					t.Fatal(code)
+				}
+				<-sent
+			})
+		}
+	}
+}
+
+// raw is a client that writes frames itself.
+type raw struct {
+	net.Conn
+	t testing.TB
+}
+
+func (f *fixture) raw(t testing.TB, path, protocol string) *raw {
+	t.Helper()
+	c, err := f.dialer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	key := base64.StdEncoding.EncodeToString(make([]byte, 16))
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\nSec-WebSocket-Protocol: %s\r\n\r\n", path, key, protocol); err != nil {
+		t.Fatal(err)
+	}
+	var head []byte
+	for b := make([]byte, 1); !strings.HasSuffix(string(head), "\r\n\r\n"); head = append(head, b...) {
+		if _, err := c.Read(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.HasPrefix(string(head), "HTTP/1.1 101 ") {
+		t.Fatalf("%s", head)
+	}
+	return &raw{c, t}
+}
+
+// frame reads a frame.
+func (r *raw) frame() (op byte, payload []byte) {
+	r.t.Helper()
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(r, head); err != nil {
+		r.t.Fatal(err)
+	}
+	size := uint64(head[1])
+	switch size {
+	case 126:
+		b := make([]byte, 2)
+		if _, err := io.ReadFull(r, b); err != nil {
+			r.t.Fatal(err)
+		}
+		size = uint64(binary.BigEndian.Uint16(b))
+	case 127:
+		b := make([]byte, 8)
+		if _, err := io.ReadFull(r, b); err != nil {
+			r.t.Fatal(err)
+		}
+		size = binary.BigEndian.Uint64(b)
+	}
+	payload = make([]byte, size)
+	if _, err := io.ReadFull(r, payload); err != nil {
+		r.t.Fatal(err)
+	}
+	return head[0] & 0xf, payload
+}
+
+// untilClose reads up to a close frame and returns its code.
+func (r *raw) untilClose() int {
+	r.t.Helper()
+	for {
+		if op, b := r.frame(); op == opClose {
+			return int(binary.BigEndian.Uint16(b))
+		}
+	}
+}
+
+func (r *raw) write(b ...byte) {
+	r.t.Helper()
+	if _, err := r.Write(b); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestHostileFrames(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		frame []byte
+		code  int
+	}{
+		{"a frame without a mask", []byte{0x81, 2, '{', '}'}, 1002},
+		{"an unknown opcode", []byte{0x83, 0x80, 0, 0, 0, 0}, 1002},
+		{"a reserved bit", []byte{0xc1, 0x80, 0, 0, 0, 0}, 1002},
+		{"a continuation of nothing", []byte{0x80, 0x80, 0, 0, 0, 0}, 1002},
+		{"a binary frame of a terabyte that never comes", []byte{0x82, 0xff, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2}, 1003},
+	} {
+		t.Run(c.name+" closes the connection within a few seconds", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := startInMemory(t, backfill.Config{}, transport.Config{})
+				f.Begin(t, "r1", "t1")
+				r := f.raw(t, "/v1/runs/r1/ws", linesName)
+				r.write(c.frame...)
+				if code := r.untilClose(); code != c.code {
+					t.Fatal(code)
+				}
+				time.Sleep(closeWait + time.Second)
+				synctest.Wait()
+				if _, err := r.Read(make([]byte, 1)); err == nil {
+					t.Fatal("still open")
+				}
+				if s := f.server.Figures(); s.Open != 0 {
+					t.Fatalf("%+v", s)
+				}
+			})
+		})
+	}
+}
