@@ -16,8 +16,9 @@ const module = "github.com/aguihub/aguihub"
 // arrows is the picture of ARCHITECTURE.md: what the code of a folder may import of this module. A folder that isn't
 // here may not be there.
 var arrows = map[string][]string{
-	"agui":    {},
-	"metrics": {},
+	"agui":         {},
+	"agui/framing": {"agui"},
+	"metrics":      {},
 
 	"stream":            {"metrics"},
 	"stream/streamtest": {"stream"},
@@ -30,7 +31,7 @@ var arrows = map[string][]string{
 	"transport/ws":      {"agui", "backfill", "hub", "metrics", "stream", "transport"},
 	"transport/sse":     {"agui", "backfill", "hub", "metrics", "stream", "transport"},
 	"transport/lookup":  {"agui", "backfill", "hub", "metrics", "stream", "transport"},
-	"transport/ingest":  {"agui", "metrics", "publish", "stream", "transport"},
+	"transport/ingest":  {"agui", "agui/framing", "metrics", "publish", "stream", "transport"},
 	"transport/console": {"transport"},
 
 	"cmd/aguihub": {

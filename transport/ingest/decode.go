@@ -1,13 +1,14 @@
 package ingest
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 
 	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/agui/framing"
 )
+
+// bom is the byte order mark that some editors put before a text.
+var bom = []byte(framing.BOM)
 
 // item is one thing that a body holds: an event, or the run's input.
 type item struct {
@@ -26,51 +27,21 @@ type decoder interface {
 }
 
 // errTruncated says that a body ended within an item.
-var errTruncated = errors.New("ingest: the body ended within an event")
+var errTruncated = framing.ErrTruncated
 
 // syntaxError says that a body isn't in its format, between items.
 type syntaxError struct{ want string }
 
 func (e *syntaxError) Error() string { return "expected " + e.want }
 
-// bom is the byte order mark that some editors put before a text.
-var bom = []byte("\ufeff")
-
-// bounded is a buffer that holds at most limit bytes. What doesn't fit is dropped, and over says so.
-type bounded struct {
-	limit int
-	buf   []byte
-	over  bool
-}
-
-func (b *bounded) add(p []byte) {
-	if room := b.limit - len(b.buf); len(p) > room {
-		p, b.over = p[:room], true
-	}
-	b.buf = append(b.buf, p...)
-}
-
-// take returns what is held and forgets it.
-func (b *bounded) take() (data []byte, over bool) {
-	data, over = b.buf, b.over
-	b.buf, b.over = nil, false
-	return data, over
-}
-
-// itemOf is the item that a buffer holds.
-func (b *bounded) itemOf() item {
-	data, over := b.take()
+// itemOf is the item that a buffer holds, which it forgets.
+func itemOf(b *framing.Buffer) item {
+	data, over := b.Take()
 	it := item{data: data}
 	if over {
 		it.err = agui.ErrTooLarge
 	}
 	return it
-}
-
-// cut says whether b is the beginning of a JSON value and not the whole.
-func cut(b []byte) bool {
-	err := json.NewDecoder(bytes.NewReader(b)).Decode(new(json.RawMessage))
-	return errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // inputOf returns the run's input where an item is {"input":{…}}.

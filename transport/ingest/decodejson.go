@@ -1,11 +1,13 @@
 package ingest
 
+import "github.com/aguihub/aguihub/agui/framing"
+
 // jsonDecoder takes one object, or an array of them. It finds where items end; whether they are JSON is for others.
 type jsonDecoder struct {
 	state   jsonState
 	array   bool
 	mark    int // bytes of a byte order mark so far
-	current bounded
+	current framing.Buffer
 
 	// Of the item that is being read.
 	depth   int
@@ -26,18 +28,18 @@ const (
 )
 
 func newJSONDecoder(limit int) *jsonDecoder {
-	return &jsonDecoder{current: bounded{limit: limit}}
+	return &jsonDecoder{current: framing.Buffer{Limit: limit}}
 }
 
 func (d *jsonDecoder) feed(piece []byte, emit func(item) error) error {
 	for i := 0; i < len(piece); {
 		if d.state == jsonWithin {
 			n, whole := d.scan(piece[i:])
-			d.current.add(piece[i : i+n])
+			d.current.Add(piece[i : i+n])
 			i += n
 			if whole {
 				d.close()
-				if err := emit(d.current.itemOf()); err != nil {
+				if err := emit(itemOf(&d.current)); err != nil {
 					return err
 				}
 			}
@@ -133,7 +135,7 @@ func (d *jsonDecoder) finish(emit func(item) error) error {
 		return nil
 	case d.state == jsonWithin && d.scalar && !d.text && !d.array: // nothing but the end delimits it
 		d.close()
-		return emit(d.current.itemOf())
+		return emit(itemOf(&d.current))
 	default:
 		return errTruncated
 	}
