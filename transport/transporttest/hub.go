@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -78,8 +79,10 @@ func (h *Hub) Append(t testing.TB, run string, events ...string) string {
 }
 
 // Begin appends a RUN_STARTED with an input whose only message is the user's, of id "u-" and the run, and announces it.
+// It starts later than all runs before by at least a millisecond, which tells which run of a thread came first.
 func (h *Hub) Begin(t testing.TB, run, thread string) string {
 	t.Helper()
+	time.Sleep(time.Millisecond)
 	input := fmt.Sprintf(`{"threadId":%q,"runId":%q,"state":{},"messages":[{"id":%q,"role":"user","content":"hello"}],`+
 		`"tools":[],"context":[],"forwardedProps":{}}`, thread, run, "u-"+run)
 	cursor := h.append(t, run, []stream.Record{{Event: []byte(Started(run, thread)), Input: []byte(input)}})
