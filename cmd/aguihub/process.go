@@ -189,17 +189,14 @@ func (p *process) run(asked context.Context) error {
 		return nil
 	})
 	servers := p.listenAndServe(&group, cancel)
-	if err := p.waitForRedis(ctx); err == nil {
-		s, err := newServing(ctx, life, p)
-		if err != nil {
-			cancel(err)
-		} else {
-			p.serving.Store(s)
-			p.gate.open(s.handler)
-			p.logger.Info("serving", zap.String("listen", p.main.Addr().String()), zap.String("key_prefix", p.flags.KeyPrefix))
-		}
-		<-ctx.Done()
+	if s, err := p.connect(ctx, life); err != nil {
+		cancel(err)
+	} else {
+		p.serving.Store(s)
+		p.gate.open(s.handler)
+		p.logger.Info("serving", zap.String("listen", p.main.Addr().String()), zap.String("key_prefix", p.flags.KeyPrefix))
 	}
+	<-ctx.Done()
 
 	p.stopping.Store(true)
 	p.logger.Info("stopping")
@@ -252,16 +249,29 @@ func (p *process) listenAndServe(group *errgroup.Group, cancel context.CancelCau
 	return servers
 }
 
-// waitForRedis returns when Redis answers, or with ctx's error.
-func (p *process) waitForRedis(ctx context.Context) error {
+// connect wires the layers when Redis answers.
+func (p *process) connect(ctx, life context.Context) (*serving, error) {
+	registry := p.redis.NewRegistry(p.tail)
+	newest, err := p.waitForRedis(ctx, registry)
+	if err != nil {
+		return nil, err
+	}
+	return newServing(ctx, life, p, registry, newest)
+}
+
+// waitForRedis returns the registry's newest entry when Redis answers. It fails when ctx ends, and for a registry that
+// can't be read however long one waits.
+func (p *process) waitForRedis(ctx context.Context, registry *stream.Registry) (stream.ID, error) {
 	wait := redisFirstPause
 	for {
-		err := p.redis.Ping(ctx)
+		newest, err := registry.Last(ctx)
 		switch {
 		case err == nil:
-			return nil
+			return newest, nil
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return stream.ID{}, ctx.Err()
+		case errors.Is(err, stream.ErrWrongType):
+			return stream.ID{}, fmt.Errorf("%s: %w", p.redis.Keys().Runs(), err)
 		}
 		p.logger.Warn("waiting for Redis: /readyz fails until it answers", zap.Error(err), zap.Duration("next_try_in", wait))
 		timer := time.NewTimer(wait)
@@ -269,7 +279,7 @@ func (p *process) waitForRedis(ctx context.Context) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return ctx.Err()
+			return stream.ID{}, ctx.Err()
 		}
 		wait = min(2*wait, redisLastPause)
 	}

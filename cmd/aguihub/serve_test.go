@@ -221,3 +221,15 @@ func TestServeRefuses(t *testing.T) {
 		}
 	})
 }
+
+func TestServeWithAWrongRegistry(t *testing.T) {
+	t.Parallel()
+	server := streamtest.StartRedis(t)
+	if err := server.Client(t).Set(t.Context(), "agui:runs", "no stream", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	h := startHubEarly(t, "--redis", server.URL())
+	if code := h.exit(); code != 1 || !strings.Contains(h.stderr.all(), "agui:runs") {
+		t.Errorf("exit code %d, want 1 and the key's name", code)
+	}
+}

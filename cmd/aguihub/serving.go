@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -51,13 +50,9 @@ func (l followedLog) Follow(run stream.RunID, after stream.ID, sink stream.Sink)
 }
 
 // newServing wires the layers. asked ends when the process is to stop, life when everything has been closed.
-func newServing(asked, life context.Context, p *process) (_ *serving, err error) {
-	s := &serving{logger: p.logger, tail: p.tail, registry: p.redis.NewRegistry(p.tail)}
-	newest, err := s.registry.Last(asked)
-	if err != nil {
-		return nil, fmt.Errorf("registry: %w", err)
-	}
-	f := p.flags
+// newest is the registry's newest entry as of now.
+func newServing(asked, life context.Context, p *process, registry *stream.Registry, newest stream.ID) (_ *serving, err error) {
+	f, s := p.flags, &serving{logger: p.logger, tail: p.tail, registry: registry}
 	s.service = backfill.New(life, followedLog{p.redis, p.tail}, s.registry, newest, backfill.Config{
 		Name: hubName(), AttachWait: f.AttachWait, MaxEvent: int(f.MaxEvent), MaxConversation: int(f.MaxConversation),
 		PassInvalid: f.passInvalid(), CacheBytes: int(f.Memory) / 5,
