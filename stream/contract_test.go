@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -26,6 +27,9 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 			if _, err := memory(log).AppendFields(key, fields); err != nil {
 				t.Fatal(err)
 			}
+		},
+		SetLease: func(_ *testing.T, log streamtest.Log, run stream.RunID, ttl time.Duration) {
+			memory(log).SetLease(run, ttl)
 		},
 		Delete: func(_ *testing.T, log streamtest.Log, run stream.RunID) { memory(log).Delete(run) },
 		Outage: func(_ *testing.T, log streamtest.Log, during func()) {
@@ -68,6 +72,11 @@ func overRedis(t *testing.T, scheme string, cfg stream.TailConfig, start func(t 
 				args = append(args, k, v)
 			}
 			if err := streamtest.Client(t, addrs[log]).Do(t.Context(), args...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		SetLease: func(t *testing.T, log streamtest.Log, run stream.RunID, ttl time.Duration) {
+			if err := streamtest.Client(t, addrs[log]).Set(t.Context(), log.Keys().Aux(run, "lease"), "me:0", ttl).Err(); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -21,6 +21,7 @@ type Memory struct {
 	fault   error
 	streams map[string]*memoryStream
 	zsets   map[string]map[string]float64
+	fences  map[RunID]*memoryFence
 	changed chan struct{} // closed and replaced whenever there is something new to see
 }
 
@@ -42,6 +43,7 @@ func NewMemory(cfg Config) (*Memory, error) {
 		keys:    Keys{prefix: cfg.KeyPrefix},
 		streams: make(map[string]*memoryStream),
 		zsets:   make(map[string]map[string]float64),
+		fences:  make(map[RunID]*memoryFence),
 		changed: make(chan struct{}),
 	}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aguihub/aguihub/stream"
 )
@@ -23,6 +24,7 @@ type Log interface {
 	NewRegistry(tail *stream.Tail) *stream.Registry
 	Keys() stream.Keys
 	Ping(ctx context.Context) error
+	FencedLog
 }
 
 // Backend is a log under test, with what the suite must do behind its back.
@@ -35,6 +37,8 @@ type Backend struct {
 	SetWrongType func(t *testing.T, log Log, run stream.RunID)
 	// AppendFields appends an entry of any fields to the stream of that key.
 	AppendFields func(t *testing.T, log Log, key string, fields map[string]string)
+	// SetLease sets a run's lease as a plain agent does.
+	SetLease func(t *testing.T, log Log, run stream.RunID, ttl time.Duration)
 	// Delete removes a key.
 	Delete func(t *testing.T, log Log, run stream.RunID)
 	// Outage takes the log away and calls during, and then has it back with all its data.
@@ -70,6 +74,13 @@ func Run(t *testing.T, b Backend) {
 		{"the registry skips what breaks the contract", testRegistryUntrusted},
 		{"the registry is followed", testRegistryFollow},
 		{"a thread's runs come newest first and can be corrected", testThread},
+		{"of two producers the one with the older epoch is refused", testFenced},
+		{"what is in the log already isn't appended again, and a gap is an error", testDedupe},
+		{"after the end nothing but what may be late is appended", testFencedEnd},
+		{"a run whose lease lapsed is ended once, and its producer fenced off", testLease},
+		{"a plain agent's lease counts once it was seen", testPlainLease},
+		{"an end that somebody else wrote is noted", testSettle},
+		{"signals are read from where one stands", testSignals},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.test(t, b) })
 	}

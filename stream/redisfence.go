@@ -1,0 +1,375 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Names of the keys beside a run.
+const (
+	auxProducer = "producer"
+	auxLease    = "lease"
+	auxControl  = "control"
+)
+
+// Claim takes a run for a producer: from then on those with an older epoch are refused. It fails with ErrFenced where the
+// run has a later epoch, or this one under another name, and with ErrRunEnded. A run without a stream can be claimed.
+func (l *Redis) Claim(ctx context.Context, run RunID, c Claim) (Claimed, error) {
+	reply, err := l.script(ctx, l.commands, claimScript, "claim", l.keysOf(run)[:3],
+		fenceVersion, c.Producer, c.Epoch, c.TTL.Milliseconds(), auxKeep.Milliseconds(), flag(c.Peek))
+	if err != nil {
+		return Claimed{}, err
+	}
+	got := Claimed{Fence: Fence{Producer: c.Producer}}
+	if got.Epoch, err = reply.number(1); err != nil {
+		return Claimed{}, err
+	}
+	if got.Next, err = reply.number(2); err != nil {
+		return Claimed{}, err
+	}
+	if got.Last, err = reply.id(3); err != nil {
+		return Claimed{}, err
+	}
+	got.Head, err = reply.id(4)
+	return got, err
+}
+
+// AppendFenced is Append for a producer that has claimed the run: all records or none of them, at once. Records that are
+// in the log already, by their sequence numbers, are not appended again, so that a call whose answer was lost may be
+// repeated. Every error is an [*AppendError]; beside those of Append its cause may be ErrFenced, ErrRunEnded or a
+// *GapError, and nothing was written then. Without records it moves the sequence to Seq.
+func (l *Redis) AppendFenced(ctx context.Context, run RunID, a FencedAppend, recs ...Record) (Appended, error) {
+	args := make([]any, 0, 9+2*len(recs))
+	args = append(args, fenceVersion, a.Producer, a.Epoch, a.Seq, a.Floor, a.TTL.Milliseconds(), auxKeepEnded.Milliseconds(), flag(a.End), flag(a.Late))
+	for _, rec := range recs {
+		args = append(args, rec.Event, rec.Input)
+	}
+	keys := l.keysOf(run)
+	client, err := l.appender(ctx, keys[0])
+	if err != nil {
+		return Appended{}, &AppendError{Err: err}
+	}
+	reply, err := l.script(ctx, client, appendScript, "append", keys, args...)
+	if l.dialer.cluster && isMoved(err) { // refused by the wrong node: nothing was appended
+		if client, err = l.appender(ctx, keys[0]); err == nil {
+			reply, err = l.script(ctx, client, appendScript, "append", keys, args...)
+		}
+	}
+	if err != nil {
+		return Appended{}, &AppendError{Err: err}
+	}
+	got, err := reply.appended()
+	if err != nil {
+		return got, &AppendError{Appended: len(got.IDs), IDs: got.IDs, Err: err}
+	}
+	return got, nil
+}
+
+// Keep renews leases and reads control streams, in as few round trips as it takes, in the order of holds. An error means
+// that not all of it could be done.
+func (l *Redis) Keep(ctx context.Context, holds []Hold) ([]Kept, error) {
+	kept := make([]Kept, len(holds))
+	for from := 0; from < len(holds); from += pipelineRuns {
+		to := min(from+pipelineRuns, len(holds))
+		if err := l.keep(ctx, holds[from:to], kept[from:to]); err != nil {
+			return nil, err
+		}
+	}
+	return kept, nil
+}
+
+// pipelineRuns is for how many runs one pipeline asks at once.
+const pipelineRuns = 500
+
+func (l *Redis) keep(ctx context.Context, holds []Hold, kept []Kept) error {
+	pipe := l.commands.Pipeline()
+	control := make([]*redis.XMessageSliceCmd, len(holds))
+	for i, h := range holds {
+		control[i] = pipe.XRangeN(ctx, l.keys.Aux(h.Run, auxControl), h.After.Next().String(), "+", maxControl)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, cmd := range control {
+		err := classify(ctx, "control", cmd.Err())
+		switch {
+		case errors.Is(err, ErrWrongType): // the key is anybody's: it concerns this run alone
+			continue
+		case err != nil:
+			return err
+		}
+		for _, m := range cmd.Val() {
+			id, err := ParseID(m.ID)
+			if err != nil {
+				return err
+			}
+			text, _ := m.Values["control"].(string)
+			kept[i].Signals = append(kept[i].Signals, Signal{ID: id, Control: []byte(text)})
+		}
+	}
+	return l.renew(ctx, holds, kept)
+}
+
+// renew renews the leases that are to be renewed.
+func (l *Redis) renew(ctx context.Context, holds []Hold, kept []Kept) error {
+	var which []int
+	for i, h := range holds {
+		if h.Renew {
+			which = append(which, i)
+		}
+	}
+	cmds, err := l.scripts(ctx, renewScript, len(which), func(n int) ([]string, []any) {
+		h := &holds[which[n]]
+		keys := l.keysOf(h.Run)
+		return keys[1:3], []any{fenceVersion, h.Producer, h.Epoch, h.TTL.Milliseconds(), auxKeep.Milliseconds()}
+	})
+	if err != nil {
+		return err
+	}
+	for n, cmd := range cmds {
+		held, err := cmd.Int()
+		if err = classify(ctx, "renew", err); err != nil {
+			return err
+		}
+		kept[which[n]].Lost = held == 0
+	}
+	return nil
+}
+
+// RequestCancel writes a signal to the run's control stream. It fails with ErrNoRun where the run has no stream.
+func (l *Redis) RequestCancel(ctx context.Context, run RunID, control []byte) (ID, error) {
+	reply, err := l.script(ctx, l.commands, signalScript, "cancel",
+		[]string{l.keys.Run(run), l.keys.Aux(run, auxControl)}, maxControl, auxKeep.Milliseconds(), control)
+	if err != nil {
+		return ID{}, err
+	}
+	return reply.id(1)
+}
+
+// Signals returns the control streams of runs, oldest entries first, each whole.
+func (l *Redis) Signals(ctx context.Context, runs ...RunID) ([][]Signal, error) {
+	holds := make([]Hold, len(runs))
+	for i, run := range runs {
+		holds[i].Run = run
+	}
+	kept, err := l.Keep(ctx, holds)
+	if err != nil {
+		return nil, err
+	}
+	signals := make([][]Signal, len(runs))
+	for i, k := range kept {
+		signals[i] = k.Signals
+	}
+	return signals, nil
+}
+
+// Leases tells how the leases of runs stand, in the order of runs. It changes nothing: see NoteLeases.
+func (l *Redis) Leases(ctx context.Context, runs ...RunID) ([]Lease, error) {
+	leases := make([]Lease, len(runs))
+	for from := 0; from < len(runs); from += pipelineRuns {
+		to := min(from+pipelineRuns, len(runs))
+		pipe := l.commands.Pipeline()
+		hashes, held := make([]*redis.SliceCmd, to-from), make([]*redis.IntCmd, to-from)
+		for i, run := range runs[from:to] {
+			keys := l.keysOf(run)
+			hashes[i] = pipe.HMGet(ctx, keys[1], "v", "epoch", "ended", "lapsed")
+			held[i] = pipe.Exists(ctx, keys[2])
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		for i := range hashes {
+			err := classify(ctx, "leases", errors.Join(hashes[i].Err(), held[i].Err()))
+			if err != nil && !errors.Is(err, ErrWrongType) {
+				return nil, err
+			}
+			leases[from+i] = leaseOf(hashes[i].Val(), held[i].Val() == 1)
+		}
+	}
+	return leases, nil
+}
+
+// leaseOf reads the fields of Leases.
+func leaseOf(fields []any, held bool) Lease {
+	l := Lease{Held: held}
+	text := func(i int) string {
+		if i >= len(fields) {
+			return ""
+		}
+		s, _ := fields[i].(string)
+		return s
+	}
+	if text(0) != fenceVersion {
+		return l
+	}
+	l.Known = true
+	l.Epoch, _ = strconv.ParseUint(text(1), 10, 53)
+	l.Ended = text(2) != ""
+	l.LapsedMs, _ = strconv.ParseInt(text(3), 10, 64)
+	return l
+}
+
+// NoteLeases writes down what Leases tells of these runs: that a lease was seen, when one lapsed, that one is back.
+func (l *Redis) NoteLeases(ctx context.Context, runs ...RunID) error {
+	for from := 0; from < len(runs); from += pipelineRuns {
+		part := runs[from:min(from+pipelineRuns, len(runs))]
+		cmds, err := l.scripts(ctx, noteScript, len(part), func(n int) ([]string, []any) {
+			return l.keysOf(part[n])[1:3], []any{fenceVersion, auxKeep.Milliseconds()}
+		})
+		if err != nil {
+			return err
+		}
+		for _, cmd := range cmds {
+			if err := classify(ctx, "note", cmd.Err()); err != nil && !errors.Is(err, ErrWrongType) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Reap ends a run with events, unless it has a lease, or anything is otherwise than it was seen: then it returns no IDs
+// and no error. Of several who try one succeeds, and the producer is fenced off.
+func (l *Redis) Reap(ctx context.Context, run RunID, r Reap, events ...[]byte) ([]ID, error) {
+	args := []any{fenceVersion, r.By, r.Epoch, r.Head.String(), r.Grace.Milliseconds(), r.Idle.Milliseconds(), auxKeepEnded.Milliseconds()}
+	for _, e := range events {
+		args = append(args, e)
+	}
+	keys := l.keysOf(run)
+	client, err := l.appender(ctx, keys[0])
+	if err != nil {
+		return nil, err
+	}
+	reply, err := l.script(ctx, client, reapScript, "reap", keys, args...)
+	if err != nil {
+		return nil, err
+	}
+	if reply.word() != "ok" {
+		return nil, nil
+	}
+	return reply.ids(1)
+}
+
+// Settle notes that a run has ended, which its stream tells, in the epoch that was seen.
+func (l *Redis) Settle(ctx context.Context, run RunID, epoch uint64) error {
+	err := settleScript.Run(ctx, l.commands, l.keysOf(run)[1:3], fenceVersion, epoch, auxKeepEnded.Milliseconds()).Err()
+	return classify(ctx, "settle", err)
+}
+
+// keysOf are a run's keys as the scripts take them: stream, producer, lease, control.
+func (l *Redis) keysOf(run RunID) []string {
+	return []string{l.keys.Run(run), l.keys.Aux(run, auxProducer), l.keys.Aux(run, auxLease), l.keys.Aux(run, auxControl)}
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// scriptReply is what a script answers: a word, and what belongs to it.
+type scriptReply []any
+
+// script runs a script and makes errors of the words that are some.
+func (l *Redis) script(ctx context.Context, client redis.Scripter, s *redis.Script, step string, keys []string, args ...any) (scriptReply, error) {
+	values, err := s.Run(ctx, client, keys, args...).Slice()
+	if err = classify(ctx, step, err); err != nil {
+		return nil, err
+	}
+	reply := scriptReply(values)
+	return reply, reply.fault(step)
+}
+
+func (r scriptReply) fault(step string) error {
+	switch r.word() {
+	case "fenced":
+		return fmt.Errorf("%s: %w", step, ErrFenced)
+	case "ended":
+		return fmt.Errorf("%s: %w", step, ErrRunEnded)
+	case "none":
+		return fmt.Errorf("%s: %w", step, ErrNoRun)
+	case "gap":
+		next, err := r.number(1)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%s: %w", step, &GapError{Next: next})
+	case "":
+		return fmt.Errorf("stream: %s: answer of %d parts", step, len(r))
+	}
+	return nil
+}
+
+func (r scriptReply) word() string { return r.text(0) }
+
+func (r scriptReply) text(i int) string {
+	if i >= len(r) {
+		return ""
+	}
+	s, _ := r[i].(string)
+	return s
+}
+
+func (r scriptReply) number(i int) (uint64, error) { return strconv.ParseUint(r.text(i), 10, 53) }
+
+// id reads an entry's id; an empty text is none.
+func (r scriptReply) id(i int) (ID, error) {
+	if r.text(i) == "" {
+		return ID{}, nil
+	}
+	return ParseID(r.text(i))
+}
+
+func (r scriptReply) ids(from int) ([]ID, error) {
+	var ids []ID
+	for i := from; i < len(r); i++ {
+		id, err := ParseID(r.text(i))
+		if err != nil {
+			return ids, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// appended reads what appendScript answers.
+func (r scriptReply) appended() (got Appended, err error) {
+	if len(r) < 4 {
+		return got, fmt.Errorf("stream: append: answer of %d parts", len(r))
+	}
+	already, _ := r[1].(int64)
+	foreign, _ := r[2].(int64)
+	got.Already, got.Foreign = int(already), foreign == 1
+	if got.IDs, err = r.ids(4); err != nil {
+		return got, err
+	}
+	got.Last, err = r.id(3)
+	return got, err
+}
+
+// scripts runs a script n times in a pipeline, or two where a server doesn't know it yet.
+func (l *Redis) scripts(ctx context.Context, s *redis.Script, n int, call func(n int) (keys []string, args []any)) ([]*redis.Cmd, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	pipe := l.commands.Pipeline()
+	cmds := make([]*redis.Cmd, n)
+	for i := range cmds {
+		keys, args := call(i)
+		cmds[i] = s.EvalSha(ctx, pipe, keys, args...)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	again := l.commands.Pipeline()
+	for i, cmd := range cmds {
+		if err := cmd.Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			keys, args := call(i)
+			cmds[i] = s.Eval(ctx, again, keys, args...)
+		}
+	}
+	if again.Len() > 0 {
+		_, _ = again.Exec(ctx)
+	}
+	return cmds, ctx.Err()
+}
