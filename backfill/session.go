@@ -126,7 +126,9 @@ func (ses *Session) enter(ctx context.Context) error {
 	defer cancel()
 	err := ses.feed.Wait(wait, func() bool { return ses.machine.run.Started() || ses.machine.run.Ended() })
 	switch {
-	case err != nil && ctx.Err() == nil && wait.Err() != nil:
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err() // also where both have ended: the next call tells
+	case err != nil && wait.Err() != nil:
 		if !ses.feed.Loaded() {
 			return fmt.Errorf("waiting for a run: %w", stream.ErrUnavailable)
 		}
