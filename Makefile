@@ -34,8 +34,8 @@ fuzz: ## every fuzz target for FUZZTIME
 bench: ## the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-sweep: setup ## the measure in full: every stream, every k (AGUIHUB_SWEEP=1)
-	AGUIHUB_SWEEP=1 $(GO) test -timeout 120m -count 1 -v -run 'Measure|Sweep' ./...
+sweep: setup ## the measure in full: every k of every stream, and 200 generated ones
+	$(GO) test -timeout 120m -count 1 -v -run AttachAtAnyEntry ./agui -sweep
 
 clean:
 	rm -rf bin
