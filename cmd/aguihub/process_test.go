@@ -189,14 +189,14 @@ func xadd(tb testing.TB, client *redis.Client, run, event string) {
 	}
 }
 
-// events is a whole run with one message.
+// events is a whole run with one message, in a thread of its own: "t-" and the run's id.
 func events(run string) string {
 	return strings.Join([]string{
-		fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t1","runId":%q}`, run),
+		fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t-%[1]s","runId":"%[1]s"}`, run),
 		`{"type":"TEXT_MESSAGE_START","messageId":"m1","role":"assistant"}`,
 		`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m1","delta":"Hello"}`,
 		`{"type":"TEXT_MESSAGE_END","messageId":"m1"}`,
-		fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t1","runId":%q}`, run),
+		fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t-%[1]s","runId":"%[1]s"}`, run),
 	}, "\n") + "\n"
 }
 

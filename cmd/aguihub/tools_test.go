@@ -14,7 +14,7 @@ func TestTools(t *testing.T) {
 	h := startHub(t, "--attach-wait", "100ms")
 	t.Run("what publish posts is what attach prints, and check finds it clean", func(t *testing.T) {
 		t.Parallel()
-		input := write(t, `{"threadId":"t1","runId":"p1","messages":[{"id":"u1","role":"user","content":"hi"}],"tools":[],"context":[]}`)
+		input := write(t, `{"threadId":"t-p1","runId":"p1","messages":[{"id":"u1","role":"user","content":"hi"}],"tools":[],"context":[]}`)
 		code, stdout, _ := run(t, events("p1"), "publish", "p1", "--url", h.base, "--input", input)
 		if code != 0 || !strings.HasPrefix(stdout, "accepted 5, rejected 0") {
 			t.Fatalf("publish: exit code %d: %s", code, stdout)
@@ -52,7 +52,7 @@ func TestTools(t *testing.T) {
 	})
 	t.Run("publish says which line was rejected", func(t *testing.T) {
 		t.Parallel()
-		bad := `{"type":"RUN_STARTED","threadId":"t1","runId":"p3"}` + "\n\n" + `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m1","delta":"x"}` + "\n"
+		bad := `{"type":"RUN_STARTED","threadId":"t-p3","runId":"p3"}` + "\n\n" + `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m1","delta":"x"}` + "\n"
 		code, stdout, _ := run(t, bad, "publish", "p3", "--url", h.base)
 		if code != 1 || !strings.Contains(stdout, "accepted 1, rejected 1") || !strings.Contains(stdout, "line 3: illegal") {
 			t.Errorf("exit code %d: %s", code, stdout)
@@ -78,7 +78,7 @@ func TestTools(t *testing.T) {
 		t.Parallel()
 		a := h.attach("--thread", "t9", "--lines")
 		for _, id := range []string{"n1", "n2"} {
-			text := strings.ReplaceAll(events(id), `"t1"`, `"t9"`)
+			text := strings.ReplaceAll(events(id), `"t-`+id+`"`, `"t9"`)
 			if code, _, stderr := run(t, text, "publish", id, "--url", h.base); code != 0 {
 				t.Fatalf("publish: exit code %d: %s", code, stderr)
 			}
