@@ -23,6 +23,7 @@ var arrows = map[string][]string{
 	"stream":            {"metrics"},
 	"stream/streamtest": {"stream"},
 	"publish":           {"agui", "metrics", "stream"},
+	"bridge":            {"agui", "agui/framing", "metrics", "publish"},
 	"demo":              {"metrics", "publish", "stream"},
 	"hub":               {"metrics", "stream"},
 	"backfill":          {"agui", "hub", "metrics", "stream"},
@@ -32,11 +33,12 @@ var arrows = map[string][]string{
 	"transport/sse":     {"agui", "backfill", "hub", "metrics", "stream", "transport"},
 	"transport/lookup":  {"agui", "backfill", "hub", "metrics", "stream", "transport"},
 	"transport/ingest":  {"agui", "agui/framing", "metrics", "publish", "stream", "transport"},
+	"transport/agents":  {"agui", "bridge", "metrics", "publish", "stream", "transport"},
 	"transport/console": {"transport"},
 
 	"cmd/aguihub": {
-		"agui", "backfill", "demo", "hub", "metrics", "publish", "stream", "transport",
-		"transport/console", "transport/ingest", "transport/lookup", "transport/sse", "transport/ws",
+		"agui", "backfill", "bridge", "demo", "hub", "metrics", "publish", "stream", "transport",
+		"transport/agents", "transport/console", "transport/ingest", "transport/lookup", "transport/sse", "transport/ws",
 	},
 
 	// For tests only: nothing above may import these, nor stream/streamtest.

@@ -74,6 +74,12 @@ var (
 	descIngestRequests = desc("ingest_requests_total", "Ingest requests answered.")
 	descIngestEvents   = desc("ingest_events_total", "Events posted, by what became of them.", "result")
 	descIngestBytes    = desc("ingest_bytes_total", "Bytes of ingest bodies.")
+	descBridgeActive   = desc("bridge_runs", "Runs of called agents under way.")
+	descBridgeStarted  = desc("bridge_runs_started_total", "Runs for which an agent was called.")
+	descBridgeRefused  = desc("bridge_inputs_refused_total", "Inputs that did not become a run.")
+	descBridgeEvents   = desc("bridge_events_total", "Events that called agents sent, by what became of them.", "result")
+	descBridgeBytes    = desc("bridge_bytes_total", "Bytes of called agents' answers.")
+	descBridgeEnds     = desc("bridge_runs_ended_total", "Runs of called agents that ended, by what ended them.", "reason")
 	descIngestProblems = desc("ingest_problems_total", "Ingest requests answered with a problem, by its code.", "code")
 )
 
@@ -84,6 +90,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		descDeliveries, descLagged, descKeys, descShards, descFailing, descAge, descSkipped, descOpen, descTaken, descLeft,
 		descClosed, descSent, descBytes, descTold, descIgnored, descIngestOpen, descIngestRequests, descIngestEvents,
 		descIngestBytes, descIngestProblems, descLookups,
+		descBridgeActive, descBridgeStarted, descBridgeRefused, descBridgeEvents, descBridgeBytes, descBridgeEnds,
 	} {
 		ch <- d
 	}
@@ -129,6 +136,17 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	o.counter(descLookups, r.Lookups)
 	wire(r.WebSocket, "websocket", o)
 	wire(r.SSE, "sse", o)
+	if b := r.Bridge; b != nil {
+		o.gauge(descBridgeActive, float64(b.Active))
+		o.counter(descBridgeStarted, b.Started)
+		o.counter(descBridgeRefused, b.Refused)
+		o.counter(descBridgeEvents, b.Events, "accepted")
+		o.counter(descBridgeEvents, b.Rejected, "rejected")
+		o.counter(descBridgeBytes, b.Bytes)
+		for reason, n := range b.Ends {
+			o.counter(descBridgeEnds, n, reason)
+		}
+	}
 	if i := r.Ingest; i != nil {
 		o.gauge(descIngestOpen, float64(i.Open))
 		o.counter(descIngestRequests, i.Requests)

@@ -11,6 +11,7 @@ type Reading struct {
 	WebSocket *Wire
 	SSE       *Wire
 	Ingest    *Ingest
+	Bridge    *Bridge
 	Lookups   uint64 // requests
 }
 
@@ -58,4 +59,15 @@ type Ingest struct {
 	Rejected uint64 // events
 	Bytes    uint64
 	Problems map[string]uint64 // requests that were answered with a problem, by its code
+}
+
+// Bridge is the runs of agents that are called.
+type Bridge struct {
+	Active   int64             // runs
+	Started  uint64            // runs
+	Refused  uint64            // inputs that didn't become a run
+	Events   uint64            // that agents sent
+	Rejected uint64            // events that clients would reject
+	Bytes    uint64            // of agents' answers
+	Ends     map[string]uint64 // runs, by what ended them
 }

@@ -147,6 +147,11 @@ func (p *process) banner(w io.Writer) {
 	} else {
 		line("publish", `XADD %s * event '{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}'`, p.redis.Keys().Run("r1"))
 	}
+	if agents, err := p.flags.agents(); err == nil {
+		for _, a := range agents {
+			line("agent", "%s/v1/agents/%s", base, a.Name)
+		}
+	}
 	if p.flags.demo() {
 		line("demo", "a run after another, in threads demo, demo-2, …")
 	}

@@ -41,6 +41,10 @@ type serveCommand struct {
 	MaxConversation size          `default:"32MiB" placeholder:"SIZE" help:"Largest conversation with its state that an attach restates (${default})."`
 	Memory          size          `default:"1GiB" placeholder:"SIZE" help:"Bound on what the hub keeps of runs in memory: folds, newest entries, earlier conversations (${default})."`
 
+	Agent        []string `placeholder:"NAME=URL" sep:"none" help:"HTTP AG-UI agent that clients may call at /v1/agents/NAME: its runs become durable. May be repeated."`
+	AgentsFile   string   `placeholder:"FILE" type:"existingfile" help:"JSON file of such agents, with headers, secrets and time limits: docs/cli.md."`
+	MaxAgentRuns int      `default:"2000" placeholder:"N" help:"Runs of such agents at once (${default})."`
+
 	Invalid string `default:"withhold" enum:"withhold,pass" help:"What the official client would reject is withheld, or passed on where it is valid JSON: withhold or pass (${default})."`
 
 	AllowOrigin    []string `placeholder:"ORIGIN" help:"Origin of a web page that may attach and publish, such as https://app.example.com, beside those on loopback. May be repeated."`
@@ -122,6 +126,12 @@ func (c *serveCommand) validate() error {
 		if d <= 0 {
 			bad("%s %s: must be above zero", flag, d)
 		}
+	}
+	if c.MaxAgentRuns <= 0 {
+		bad("--max-agent-runs %d: must be above zero", c.MaxAgentRuns)
+	}
+	if _, err := c.agents(); err != nil {
+		bad("%w", err)
 	}
 	for _, origin := range c.AllowOrigin {
 		if err := checkOrigin(origin); err != nil {

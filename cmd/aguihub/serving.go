@@ -11,12 +11,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/bridge"
 	"github.com/aguihub/aguihub/demo"
 	"github.com/aguihub/aguihub/hub"
 	"github.com/aguihub/aguihub/metrics"
 	"github.com/aguihub/aguihub/publish"
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport"
+	"github.com/aguihub/aguihub/transport/agents"
 	"github.com/aguihub/aguihub/transport/console"
 	"github.com/aguihub/aguihub/transport/ingest"
 	"github.com/aguihub/aguihub/transport/lookup"
@@ -34,6 +36,7 @@ type serving struct {
 	sse      *sse.Server
 	ingest   *ingest.Server
 	lookup   *lookup.Server
+	bridge   *bridge.Bridge
 	handler  http.Handler
 	agents   sync.WaitGroup // the demo agent
 }
@@ -97,11 +100,19 @@ func (s *serving) routes(life context.Context, p *process, publisher *publish.Pu
 	if s.lookup, err = lookup.New(s.service, s.registry, config, p.logger); err != nil {
 		return nil, err
 	}
+	if err := s.startBridge(life, p, publisher); err != nil {
+		return nil, err
+	}
 	mux := http.NewServeMux()
 	s.ws.Mount(mux)
 	s.sse.Mount(mux)
 	s.lookup.Mount(mux)
 	mux.Handle(ingest.Pattern, s.ingest)
+	callable, err := agents.New(s.bridge, s.sse, config, p.logger)
+	if err != nil {
+		return nil, err
+	}
+	callable.Mount(mux)
 	if f.console() {
 		console.Mount(mux)
 	}
@@ -110,6 +121,18 @@ func (s *serving) routes(life context.Context, p *process, publisher *publish.Pu
 		return nil, usagef("%w", err)
 	}
 	return transport.NewHandler(guard, mux, p.logger), nil
+}
+
+// startBridge makes the agents of the configuration callable.
+func (s *serving) startBridge(life context.Context, p *process, publisher *publish.Publisher) error {
+	called, err := p.flags.agents()
+	if err != nil {
+		return usagef("%w", err)
+	}
+	s.bridge, err = bridge.New(life, publisher, threads{s.service}, bridge.Config{
+		Agents: called, MaxEvent: int(p.flags.MaxEvent), MaxRuns: p.flags.MaxAgentRuns,
+	}, p.logger)
+	return err
 }
 
 // listenHost is the address that the operator chose to listen on: no name, so that nobody can rebind it.
@@ -125,7 +148,7 @@ func listenHost(address string) []string {
 // It reports whether all did so in time.
 func (s *serving) stop(ctx context.Context) bool {
 	s.agents.Wait()
-	err := s.ingest.Close(ctx)
+	err := errors.Join(s.bridge.Close(ctx), s.ingest.Close(ctx))
 	s.ws.Close(ctx)
 	s.sse.Close(ctx)
 	return errors.Join(err, ctx.Err()) == nil
@@ -161,6 +184,10 @@ func (s *serving) read(r *metrics.Reading) {
 		Skipped: uint64(e.Skipped),
 	}
 	r.Lookups = uint64(s.lookup.Figures().Requests)
+	b := s.bridge.Figures()
+	r.Bridge = &metrics.Bridge{
+		Active: b.Active, Started: b.Started, Refused: b.Refused, Events: b.Events, Rejected: b.Rejected, Bytes: b.Bytes, Ends: b.Ends,
+	}
 	i := s.ingest.Figures()
 	r.Ingest = &metrics.Ingest{
 		Open: int64(i.Active), Requests: i.Requests, Accepted: i.Accepted, Rejected: i.Rejected, Bytes: i.Bytes, Problems: i.Problems,

@@ -1,0 +1,4 @@
+package framing
+
+// NewProtobuf stub
+func NewProtobuf(limit int) Decoder { return NewEventStream(limit) }

@@ -1,0 +1,107 @@
+package backfill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/aguihub/aguihub/stream"
+)
+
+// recentRuns bounds the runs of a thread that are looked at to tell what goes on there: the newest.
+const recentRuns = 32
+
+// Active lists the runs of a thread that have begun and not ended, among the newest 32, the one that started last first.
+func (s *Service) Active(ctx context.Context, thread stream.ThreadID) ([]stream.RunID, error) {
+	runs, err := s.registry.Thread(ctx, thread, recentRuns)
+	if err != nil || len(runs) == 0 {
+		return nil, err
+	}
+	ids := make([]stream.RunID, len(runs))
+	for i, r := range runs {
+		ids[i] = r.Run
+	}
+	page, err := s.summaries(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var active []stream.RunID
+	for _, sum := range page {
+		if sum.State.ended() {
+			continue
+		}
+		// A summary knows the first and the last entry only, and something may stand behind the end.
+		over := false
+		err := s.peek(ctx, sum.Run, func(m *machine) { over = m.run.Ended() || (m.thread != "" && m.thread != thread) })
+		switch {
+		case errors.Is(err, ErrUnknownRun), errors.Is(err, stream.ErrWrongType):
+		case err != nil:
+			return nil, err
+		case !over:
+			active = append(active, sum.Run)
+		}
+	}
+	return active, nil
+}
+
+// ended says whether a state is one that a run stays in.
+func (s RunState) ended() bool {
+	switch s {
+	case StateFinished, StateError, StateCancelled, StateInterrupted:
+		return true
+	default:
+		return false
+	}
+}
+
+// Pending lists the interrupts that a run of the thread would find open if it went on from parent or, where that is
+// empty or isn't a run of the thread, from the run that started last.
+func (s *Service) Pending(ctx context.Context, thread stream.ThreadID, parent stream.RunID) ([]string, error) {
+	if parent != "" {
+		ids, found, err := s.pendingAfter(ctx, thread, parent)
+		if found || err != nil {
+			return ids, err
+		}
+	}
+	runs, err := s.registry.Thread(ctx, thread, recentRuns)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range runs {
+		ids, found, err := s.pendingAfter(ctx, thread, r.Run)
+		if found || err != nil {
+			return ids, err
+		}
+	}
+	return nil, nil
+}
+
+// pendingAfter reads what a run left open; found is false where it isn't a run of the thread, or is there no more.
+func (s *Service) pendingAfter(ctx context.Context, thread stream.ThreadID, run stream.RunID) (ids []string, found bool, err error) {
+	var end []byte
+	err = s.peek(ctx, run, func(m *machine) {
+		if found = m.thread == thread && m.run.Started(); found {
+			end = m.run.Conversation().PendingEnd
+		}
+	})
+	switch {
+	case errors.Is(err, ErrUnknownRun), errors.Is(err, stream.ErrWrongType):
+		return nil, false, nil
+	case err != nil || end == nil:
+		return nil, found, err
+	}
+	var finished struct {
+		Outcome struct {
+			Interrupts []struct {
+				ID string `json:"id"`
+			} `json:"interrupts"`
+		} `json:"outcome"`
+	}
+	if err := json.Unmarshal(end, &finished); err != nil {
+		return nil, true, nil //nolint:nilerr // it was admitted, so it can be read; if not, nothing can be asked of anybody
+	}
+	for _, i := range finished.Outcome.Interrupts {
+		ids = append(ids, i.ID)
+	}
+	return ids, true, nil
+}

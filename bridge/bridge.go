@@ -1,0 +1,370 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/publish"
+)
+
+// Opener opens runs for writing: *publish.Publisher.
+type Opener interface {
+	Open(ctx context.Context, rc publish.RunConfig) (*publish.Run, error)
+}
+
+// Threads tells and changes what goes on in a thread, whoever publishes there. Its methods may be called by any number
+// of goroutines at once.
+type Threads interface {
+	// Active lists the runs of a thread that have begun and not ended.
+	Active(ctx context.Context, thread string) ([]string, error)
+	// Pending lists the interrupts that a run which goes on from parent ("": from the newest) finds open.
+	Pending(ctx context.Context, thread, parent string) ([]string, error)
+	// Cancel asks a run to end.
+	Cancel(ctx context.Context, run, reason string) error
+	// Wait returns nil when a run has ended.
+	Wait(ctx context.Context, run string) error
+}
+
+// Defaults of Config.
+const (
+	// DefaultMaxRuns is twice what a benchmark of this project keeps up at 60 KiB a run.
+	DefaultMaxRuns = 2000
+	// DefaultSupersedeWait is for agents that tidy up before they go.
+	DefaultSupersedeWait = 10 * time.Second
+)
+
+// Config says whom a Bridge calls and how much it does at once. Nothing may change while it runs.
+type Config struct {
+	Agents []Agent
+	// MaxEvent is the largest event, and the largest input, in bytes: the publisher's. 0 means [agui.DefaultMaxEvent].
+	MaxEvent int
+	// MaxRuns bounds the runs that are under way at once. 0 means [DefaultMaxRuns].
+	MaxRuns int
+	// SupersedeWait is for how long a superseded run may take to end. 0 means [DefaultSupersedeWait].
+	SupersedeWait time.Duration
+}
+
+// Bridge calls agents. Its methods may be called by any number of goroutines at once.
+type Bridge struct {
+	// static after New
+	opener  Opener
+	threads Threads
+	cfg     Config
+	logger  *zap.Logger
+	agents  map[string]*caller
+	names   []string
+	child   func() (context.Context, context.CancelCauseFunc) // a context that ends with the bridge
+	wg      sync.WaitGroup
+	counts  counts
+
+	// guarded by mu
+	mu     sync.Mutex
+	closed bool
+	runs   map[*Run]struct{} // claimed and not done
+	claims map[string]*Run   // by thread
+}
+
+// caller is an agent with the client that calls it.
+type caller struct {
+	Agent
+	client *http.Client
+}
+
+// New returns a bridge whose runs end with ctx or with Close. It fails if cfg is invalid.
+func New(ctx context.Context, opener Opener, threads Threads, cfg Config, logger *zap.Logger) (*Bridge, error) {
+	if cfg.MaxEvent < 0 || cfg.MaxRuns < 0 || cfg.SupersedeWait < 0 {
+		return nil, errors.New("bridge: a limit is negative")
+	}
+	if cfg.MaxEvent == 0 {
+		cfg.MaxEvent = agui.DefaultMaxEvent
+	}
+	if cfg.MaxRuns == 0 {
+		cfg.MaxRuns = DefaultMaxRuns
+	}
+	if cfg.SupersedeWait == 0 {
+		cfg.SupersedeWait = DefaultSupersedeWait
+	}
+	b := &Bridge{
+		opener: opener, threads: threads, cfg: cfg, logger: logger,
+		agents: map[string]*caller{}, runs: map[*Run]struct{}{}, claims: map[string]*Run{},
+		child: func() (context.Context, context.CancelCauseFunc) { return context.WithCancelCause(ctx) },
+	}
+	for _, a := range cfg.Agents {
+		a, err := a.withDefaults()
+		if err != nil {
+			return nil, err
+		}
+		if b.agents[a.Name] != nil {
+			return nil, fmt.Errorf("bridge: two agents are called %s", a.Name)
+		}
+		b.agents[a.Name] = newCaller(a)
+		b.names = append(b.names, a.Name)
+	}
+	slices.Sort(b.names)
+	return b, nil
+}
+
+// newCaller makes an agent's client: no cookies, no redirects elsewhere, nothing decoded behind our back.
+func newCaller(a Agent) *caller {
+	dialer := &net.Dialer{Timeout: a.Limits.Connect, KeepAlive: 15 * time.Second}
+	return &caller{Agent: a, client: &http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+			TLSHandshakeTimeout: a.Limits.Connect, DisableCompression: true,
+			MaxIdleConnsPerHost: 32, IdleConnTimeout: 90 * time.Second, ReadBufferSize: readBytes, WriteBufferSize: readBytes,
+		},
+		CheckRedirect: sameOrigin,
+	}}
+}
+
+// maxRedirects is what a server that adds a slash or so needs.
+const maxRedirects = 3
+
+// sameOrigin follows a redirect that keeps the method, the body and the origin; any other one is the answer.
+func sameOrigin(next *http.Request, via []*http.Request) error {
+	first := via[0]
+	if len(via) > maxRedirects || next.Method != first.Method || next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// Agents are the names of the agents, sorted.
+func (b *Bridge) Agents() []string { return slices.Clone(b.names) }
+
+// Request is what starts a run.
+type Request struct {
+	Agent string
+	// Input is the RunAgentInput as JSON. It goes to the agent as it is, and must not change afterwards.
+	Input []byte
+	// Header is of the caller's request: what of it the agent gets is for the configuration.
+	Header http.Header
+	// Supersede cancels a run of the thread that goes on, and waits for its end.
+	Supersede bool
+}
+
+// Run is a run that was started. Its methods may be called by any number of goroutines at once.
+type Run struct {
+	// static
+	thread string
+	begun  chan struct{} // closed when the log holds something of the run, or it is done
+	ended  chan struct{} // closed when the log holds its end, or nothing more will come
+	done   chan struct{} // closed when the bridge is done with it
+	ctx    func() context.Context
+	cancel context.CancelCauseFunc
+
+	// set before the run is returned by Start; guarded by Bridge.mu before
+	writer *publish.Run
+
+	beginOnce, endOnce sync.Once
+}
+
+// ID names the run.
+func (r *Run) ID() string { return string(r.writer.ID()) }
+
+// Writer is the run as it is published: whoever answers from the log needs its name.
+func (r *Run) Writer() *publish.Run { return r.writer }
+
+// Begun is closed when the log holds an entry of the run.
+func (r *Run) Begun() <-chan struct{} { return r.begun }
+
+// Done is closed when the run has ended and the bridge has nothing more to do with it.
+func (r *Run) Done() <-chan struct{} { return r.done }
+
+func (r *Run) begin() { r.beginOnce.Do(func() { close(r.begun) }) }
+
+// Start validates an input, records it and calls the agent, whose run then goes on by itself: ctx bounds the start only.
+// Errors, after which nothing has run: ErrUnknownAgent, ErrFull, ErrClosed, *publish.InvalidError for the input and those
+// of stream.ParseRunID and ParseThreadID for its ids, *BusyError, *InterruptError, publish.ErrExists and ErrEnded for a
+// run that is there already, and what the log says when it can't be read.
+func (b *Bridge) Start(ctx context.Context, rq Request) (_ *Run, err error) {
+	defer func() { b.counts.start(err) }()
+	agent := b.agents[rq.Agent]
+	if agent == nil {
+		return nil, ErrUnknownAgent
+	}
+	rc, asked, err := publish.ReadInput(rq.Input, b.cfg.MaxEvent)
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.claim(ctx, asked.ThreadID, rq.Supersede)
+	if err != nil {
+		return nil, err
+	}
+	writer, err := b.open(ctx, rq, rc, asked)
+	if err != nil {
+		b.forget(r)
+		return nil, err
+	}
+	b.mu.Lock()
+	r.writer = writer
+	b.mu.Unlock()
+	c := &call{bridge: b, run: r, agent: agent, writer: writer, input: rq.Input, asked: asked, header: passed(agent, rq.Header)}
+	b.wg.Go(func() { c.drive(r.ctx()) }) //nolint:contextcheck // the run outlives the request that starts it
+	return r, nil
+}
+
+// passed are the fields of a caller's request that the agent gets.
+func passed(agent *caller, from http.Header) http.Header {
+	h := agent.Header.Clone()
+	for _, name := range agent.Pass {
+		if values := from[name]; len(values) > 0 && h[name] == nil {
+			h[name] = slices.Clone(values)
+		}
+	}
+	return h
+}
+
+// claim makes a run the one of its thread in this process.
+func (b *Bridge) claim(ctx context.Context, thread string, supersede bool) (*Run, error) {
+	timeout := time.NewTimer(b.cfg.SupersedeWait)
+	defer timeout.Stop()
+	for {
+		b.mu.Lock()
+		before := b.claims[thread]
+		busy := before != nil && (before.writer == nil || !before.writer.Ended())
+		switch {
+		case b.closed:
+			b.mu.Unlock()
+			return nil, ErrClosed
+		case !busy && len(b.runs) >= b.cfg.MaxRuns:
+			b.mu.Unlock()
+			return nil, ErrFull
+		case !busy:
+			r := b.newRun(thread)
+			b.claims[thread], b.runs[r] = r, struct{}{}
+			b.mu.Unlock()
+			return r, nil
+		}
+		name := ""
+		if before.writer != nil {
+			name = before.ID()
+		}
+		b.mu.Unlock()
+		if !supersede {
+			return nil, &BusyError{Run: name}
+		}
+		before.cancel(errSuperseded)
+		select {
+		case <-before.ended:
+		case <-timeout.C:
+			return nil, &BusyError{Run: name}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// newRun returns a run whose context ends with the bridge. Caller holds mu.
+func (b *Bridge) newRun(thread string) *Run {
+	ctx, cancel := b.child()
+	return &Run{
+		thread: thread, begun: make(chan struct{}), ended: make(chan struct{}), done: make(chan struct{}),
+		ctx: func() context.Context { return ctx }, cancel: cancel,
+	}
+}
+
+// end says that a run's end is in the log, so that the thread's next one may start.
+func (b *Bridge) end(r *Run) {
+	r.endOnce.Do(func() {
+		b.mu.Lock()
+		if b.claims[r.thread] == r {
+			delete(b.claims, r.thread)
+		}
+		b.mu.Unlock()
+		close(r.ended)
+	})
+}
+
+// forget lets go of a run.
+func (b *Bridge) forget(r *Run) {
+	b.end(r)
+	r.begin()
+	r.cancel(nil)
+	b.mu.Lock()
+	delete(b.runs, r)
+	b.mu.Unlock()
+	close(r.done)
+}
+
+// open checks what the thread says to a new run, and opens it.
+func (b *Bridge) open(ctx context.Context, rq Request, rc publish.RunConfig, asked agui.Input) (*publish.Run, error) {
+	active, err := b.threads.Active(ctx, asked.ThreadID)
+	if err != nil {
+		return nil, fmt.Errorf("active runs: %w", err)
+	}
+	for _, run := range active {
+		if run == asked.RunID {
+			continue // Open tells
+		}
+		if !rq.Supersede {
+			return nil, &BusyError{Run: run}
+		}
+		if err := b.supersede(ctx, run); err != nil {
+			return nil, err
+		}
+	}
+	if len(asked.Resume) > 0 {
+		pending, err := b.threads.Pending(ctx, asked.ThreadID, asked.ParentRunID)
+		if err != nil {
+			return nil, fmt.Errorf("open interrupts: %w", err)
+		}
+		missing := slices.DeleteFunc(pending, func(id string) bool { return slices.Contains(asked.Resume, id) })
+		if len(missing) > 0 {
+			return nil, &InterruptError{Missing: missing}
+		}
+	}
+	return b.opener.Open(ctx, rc)
+}
+
+// supersede cancels a run that somebody else publishes.
+func (b *Bridge) supersede(ctx context.Context, run string) error {
+	if err := b.threads.Cancel(ctx, run, "superseded"); err != nil {
+		return fmt.Errorf("cancel run: %w", err)
+	}
+	wait, cancel := context.WithTimeout(ctx, b.cfg.SupersedeWait)
+	defer cancel()
+	err := b.threads.Wait(wait, run)
+	switch {
+	case err == nil:
+		return nil
+	case wait.Err() != nil && ctx.Err() == nil:
+		return &BusyError{Run: run}
+	default:
+		return fmt.Errorf("wait for the end of a run: %w", err)
+	}
+}
+
+// Close starts no more runs, ends those that are under way with RUN_ERROR and the code CodeStopped, and waits until all
+// that is written, or until ctx ends; then it returns ctx's error.
+func (b *Bridge) Close(ctx context.Context) error {
+	b.mu.Lock()
+	b.closed = true
+	for r := range b.runs {
+		r.cancel(errStopped)
+	}
+	b.mu.Unlock()
+	left := make(chan struct{})
+	go func() {
+		b.wg.Wait()
+		for _, a := range b.agents {
+			a.client.CloseIdleConnections()
+		}
+		close(left)
+	}()
+	select {
+	case <-left:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
