@@ -66,6 +66,8 @@ type Admission struct {
 	byOwner       map[tag]*laneState
 	byKind        [numItemKinds]map[*laneState]struct{}
 	seq           uint64
+	at            Position // of the entry that is judged; set by Run
+	closed        history
 
 	// Of the entry that was admitted last.
 	eff      effect
@@ -124,7 +126,7 @@ func (a *Admission) start(e *Event) Verdict {
 		return withheld(ReasonMalformed, p.Error())
 	}
 	v := Verdict{Send: true, Fold: true, Restart: a.started}
-	*a = Admission{started: true, eff: effect{typ: RunStarted}}
+	*a = Admission{started: true, at: a.at, eff: effect{typ: RunStarted}}
 	if input := e.get(fInput); isObject(input) {
 		a.seed(member(input, "messages"), false)
 	}
@@ -155,7 +157,15 @@ func (a *Admission) end(e *Event) Verdict {
 
 // forget drops what no event can speak of any more.
 func (a *Admission) forget() {
-	*a = Admission{started: a.started, ended: true, eff: a.eff}
+	for o := a.first; o != nil; o = o.next {
+		a.remember(o)
+	}
+	for _, s := range a.subs {
+		if !s.finished {
+			s.finished, s.finishedAt = true, a.at
+		}
+	}
+	*a = Admission{started: a.started, ended: true, eff: a.eff, at: a.at, closed: a.closed, subs: a.subs}
 }
 
 // invalidEnd ends the run with an event that can't be sent.

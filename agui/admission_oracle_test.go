@@ -143,7 +143,7 @@ func TestAdmissionAgreesWithTheClientOnTheCorpus(t *testing.T) {
 func generated(n int) []oracle.Stream {
 	var out []oracle.Stream
 	for seed := range uint64(n) {
-		out = append(out, oracle.GenerateWith(seed, oracle.Options{Legacy: seed%3 == 0}))
+		out = append(out, oracle.GenerateWith(seed, oracle.Options{Legacy: seed%3 == 0, Contradict: seed%2 == 0}))
 	}
 	return out
 }
@@ -159,7 +159,7 @@ func TestAdmissionAgreesWithTheClientOnMutatedStreams(t *testing.T) {
 	o := oracle.Start(t)
 	var streams []oracle.Stream
 	for seed := range uint64(200) {
-		streams = append(streams, oracle.GenerateWith(seed, oracle.Options{MaxEvents: 40, Legacy: seed%3 == 0}))
+		streams = append(streams, oracle.GenerateWith(seed, oracle.Options{MaxEvents: 40, Legacy: seed%3 == 0, Contradict: seed%2 == 0}))
 	}
 	rng := rand.New(rand.NewPCG(7, 11))
 	var mutated []oracle.Stream
@@ -174,7 +174,7 @@ func TestAdmissionWithholdsExactlyWhatTheClientRejectsUpToTheEnd(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	count := 0
 	for seed := range uint64(60) {
-		s := oracle.Mutate(oracle.GenerateWith(seed, oracle.Options{Runs: 1, MaxEvents: 40}), rng)
+		s := oracle.Mutate(oracle.GenerateWith(seed, oracle.Options{Runs: 1, MaxEvents: 40, Contradict: seed%2 == 0}), rng)
 		var a Admission
 		var e Event
 		var judged [][]byte

@@ -278,7 +278,7 @@ func TestWhatIsOpen(t *testing.T) {
 	if diff := cmp.Diff(wantLanes, a.lanes(), cmp.AllowUnexported(lane{})); diff != "" {
 		t.Error(diff)
 	}
-	wantSubs := []subagent{{"s", []byte(ev("SUBAGENT_STARTED", `"subagentRunId":"s","name":"n","parentToolCallId":"c"`)), true}}
+	wantSubs := []subagent{{id: "s", start: []byte(ev("SUBAGENT_STARTED", `"subagentRunId":"s","name":"n","parentToolCallId":"c"`)), finished: true}}
 	if diff := cmp.Diff(wantSubs, a.subagents(), cmp.AllowUnexported(subagent{})); diff != "" {
 		t.Error(diff)
 	}

@@ -16,6 +16,17 @@ type fold struct {
 	// nothing is pending.
 	pending, pendingEnd []byte
 
+	// lastStart and lastFinish are the newest run of the path that ended with RUN_FINISHED: its RUN_STARTED without input,
+	// and its RUN_FINISHED.
+	lastStart, lastFinish []byte
+
+	at Position // of the entry that is applied; zero for what the run started from
+	// shuffled is where a message was dropped or an id came twice for the last time: before it, what a client holds can't
+	// be told from what the fold holds.
+	shuffled Position
+	// hadReasoning and hadActivity say whether there ever were such messages.
+	hadReasoning, hadActivity bool
+
 	started []byte // this run's RUN_STARTED, compact
 	runID   string // as RUN_STARTED names it
 
@@ -40,6 +51,7 @@ func newFold(base *Conversation) *fold {
 		f.setState(base.State)
 	}
 	f.pending, f.pendingEnd = base.Pending, base.PendingEnd
+	f.lastStart, f.lastFinish = base.LastStart, base.LastFinish
 	return f
 }
 
@@ -53,14 +65,26 @@ func (f *fold) push(m *message) { f.insert(len(f.msgs), m) }
 
 // insert puts a message at an index and keeps the maps at the first in order.
 func (f *fold) insert(at int, m *message) {
+	m.at = f.at
+	f.note(m)
 	f.msgs = slices.Insert(f.msgs, at, m)
 	f.size += messageCost + len(m.whole) + len(m.rest) + len(m.body) + len(m.value)
-	if first, ok := f.byID[m.id]; !ok || slices.Index(f.msgs, first) > at {
+	first, twice := f.byID[m.id]
+	if twice {
+		f.shuffled = f.at
+	}
+	if !twice || slices.Index(f.msgs, first) > at {
 		f.byID[m.id] = m
 	}
 	for _, c := range m.calls {
 		f.indexCall(c.id, m, at)
 	}
+}
+
+// note remembers that there was a message of its role.
+func (f *fold) note(m *message) {
+	f.hadReasoning = f.hadReasoning || m.role == "reasoning"
+	f.hadActivity = f.hadActivity || m.role == "activity"
 }
 
 func (f *fold) indexCall(id string, m *message, at int) {
@@ -120,10 +144,10 @@ func (f *fold) apply(e *Event, ef effect) {
 		f.encrypted(e, ef.id)
 	case Custom:
 		f.passed++
-		f.customs.add(f.passed, e.Raw)
+		f.customs.add(passingEvent{f.passed, f.at, e.Raw})
 	case Raw:
 		f.passed++
-		f.raws.add(f.passed, e.Raw)
+		f.raws.add(passingEvent{f.passed, f.at, e.Raw})
 	case RunFinished:
 		f.finish(e)
 	default: // the others change nothing that a client holds
@@ -154,6 +178,7 @@ func (f *fold) reasoning(e *Event, ef effect) {
 	}
 	if m == nil && (ef.typ == ReasoningMessageStart || ef.opens) {
 		m = f.newMessage(ef.id, "reasoning", nil, e.get(fSubagentRunID))
+		m.legacy = e.Type >= ThinkingStart
 	}
 	f.stream(m, e, ef, ReasoningMessageContent)
 }
@@ -344,6 +369,8 @@ func activityRest(id string, activityType, subagent []byte) []byte {
 // replace puts another message of the same id in m's place.
 func (f *fold) replace(m, by *message) {
 	f.msgs[slices.Index(f.msgs, m)] = by
+	by.at = m.at
+	f.note(by)
 	f.byID[by.id] = by
 	for _, c := range m.calls {
 		if f.call[c.id] == m {
@@ -393,6 +420,7 @@ func withActivityType(rest, activityType []byte) []byte {
 // finish takes the interrupts of a RUN_FINISHED, or drops those that were pending.
 func (f *fold) finish(e *Event) {
 	f.pending, f.pendingEnd = nil, nil
+	f.lastStart, f.lastFinish = f.started, e.Raw
 	outcome := e.get(fOutcome)
 	if !isObject(outcome) {
 		return
@@ -412,24 +440,52 @@ const (
 type passing struct {
 	events  []passingEvent
 	bytes   int
-	omitted int
+	omitted []Position // of those that were dropped, in order; the newest ones only
+	dropped int        // how many were dropped in all
 }
 
 type passingEvent struct {
 	order int
+	at    Position
 	raw   []byte
 }
 
-func (p *passing) add(order int, raw []byte) {
-	p.events = append(p.events, passingEvent{order, raw})
-	p.bytes += len(raw)
+func (p *passing) add(e passingEvent) {
+	p.events = append(p.events, e)
+	p.bytes += len(e.raw)
 	drop := 0
 	for p.bytes > maxPassingBytes || len(p.events)-drop > maxPassing {
 		p.bytes -= len(p.events[drop].raw)
+		p.omitted = append(p.omitted, p.events[drop].at)
 		drop++
 	}
-	if drop > 0 {
-		p.omitted += drop
-		p.events = slices.Delete(p.events, 0, drop)
+	if drop == 0 {
+		return
 	}
+	p.dropped += drop
+	p.events = slices.Delete(p.events, 0, drop)
+	if n := len(p.omitted); n > 4*maxPassing {
+		p.omitted = append([]Position(nil), p.omitted[n-2*maxPassing:]...)
+	}
+}
+
+// clone is a copy that stays as it is.
+func (p *passing) clone() passing {
+	c := *p
+	c.events, c.omitted = slices.Clone(p.events), slices.Clone(p.omitted)
+	return c
+}
+
+// since are the events after j, and how many after j were dropped.
+func (p *passing) since(j Position) (events []passingEvent, omitted int) {
+	for i := len(p.events); i > 0 && p.events[i-1].at.After(j); i-- {
+		events = p.events[i-1:]
+	}
+	if j == (Position{}) {
+		return events, p.dropped
+	}
+	for i := len(p.omitted); i > 0 && p.omitted[i-1].After(j); i-- {
+		omitted++
+	}
+	return events, omitted
 }

@@ -7,6 +7,9 @@ import "bytes"
 type message struct {
 	id   string // decoded
 	role string
+	at   Position // where a client that watches got it
+	// legacy says that THINKING_* events made it: a client that watched knows it by an id of its own.
+	legacy bool
 
 	// whole is the message as it came, nil once it was opened up. The rest is set only then.
 	whole []byte

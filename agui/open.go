@@ -38,6 +38,7 @@ type opened struct {
 	parent string
 	legacy bool
 
+	at         Position   // where it was opened
 	held       *laneState // the chunk lane that holds it, nil for an explicit one
 	prev, next *opened    // in the order of opening
 }
@@ -71,6 +72,8 @@ type openItem struct {
 	opener []byte // opens it again: what the protocol knows of its opener, without metadata, rawEvent and timestamp
 	legacy bool   // opened by THINKING_*: its id is ours, a client's is random
 	parent string // of a tool call: the message that parentMessageId names; "" where it names none
+	asText tag    // who owns the id as that of a text message, for the client's verifier
+	at     Position
 }
 
 // subagent is a subagent of the run, finished or not.
@@ -78,6 +81,8 @@ type subagent struct {
 	id       string
 	start    []byte // its SUBAGENT_STARTED, compact
 	finished bool
+
+	startedAt, finishedAt Position
 }
 
 // items returns what is open and not held by a chunk lane, in the order of opening.
@@ -93,6 +98,7 @@ func (a *Admission) items() []openItem {
 		}
 		out = append(out, openItem{
 			kind: o.kind, id: o.id, owner: owner.id, owned: owner.set, opener: o.opener, legacy: o.legacy, parent: o.parent,
+			asText: a.owners[inMessages][o.id], at: o.at,
 		})
 	}
 	return out
@@ -206,6 +212,7 @@ func (e *Event) reopener() []byte {
 
 // link puts an item at the end of the list of what is open.
 func (a *Admission) link(o *opened) {
+	o.at = a.at
 	o.prev = a.last
 	if a.last != nil {
 		a.last.next = o
@@ -215,8 +222,9 @@ func (a *Admission) link(o *opened) {
 	a.last = o
 }
 
-// unlink takes it out again.
+// unlink takes it out again and remembers that it was open.
 func (a *Admission) unlink(o *opened) {
+	a.remember(o)
 	if o.prev != nil {
 		o.prev.next = o.next
 	} else {

@@ -27,9 +27,16 @@ func (f *fold) snapshot(raw, meta []byte) {
 		by, ok := last[m.id]
 		switch {
 		case ok:
+			if by.at == (Position{}) || m.at.Compare(by.at) < 0 {
+				by.at = m.at
+			}
+			if held[m.id] {
+				f.shuffled = f.at
+			}
 			m = by
 		case m.role == "activity" && !owns(m), m.role == "reasoning" && !hasReasoning:
 		default:
+			f.shuffled = f.at
 			continue
 		}
 		kept = append(kept, m)
@@ -37,7 +44,11 @@ func (f *fold) snapshot(raw, meta []byte) {
 	}
 	for _, m := range incoming {
 		if !held[m.id] {
+			m.at = f.at
 			kept = append(kept, m)
+			if last[m.id] != m {
+				f.shuffled = f.at
+			}
 		}
 	}
 	f.reset(kept)
@@ -49,6 +60,7 @@ func (f *fold) reset(msgs []*message) {
 	clear(f.byID)
 	clear(f.call)
 	for _, m := range msgs {
+		f.note(m)
 		if _, ok := f.byID[m.id]; !ok {
 			f.byID[m.id] = m
 		}

@@ -12,6 +12,8 @@ type Conversation struct {
 	// Pending and PendingEnd are the RUN_STARTED (compact) and RUN_FINISHED of the run whose interrupts are still open;
 	// nil where none are.
 	Pending, PendingEnd []byte
+	// LastStart and LastFinish are those of the newest run of the path that ended with RUN_FINISHED; nil where none did.
+	LastStart, LastFinish []byte
 }
 
 // Run is one run as of one entry: what was admitted, what is open, and the fold. Nobody may use it at the same time as
@@ -29,6 +31,7 @@ type Run struct {
 	inEvent  bool   // it stands in RUN_STARTED
 	terminal []byte
 	entries  int
+	at       Position
 	view     *View // of the current entry, made at need
 }
 
@@ -62,6 +65,7 @@ func (r *Run) Rebase(base *Conversation) {
 
 // Entry is one entry of a run's stream as the fold needs it.
 type Entry struct {
+	At      Position
 	Event   []byte // immutable from here on
 	Input   []byte // the field input, nil where absent
 	NoEvent bool   // there was no field event
@@ -71,6 +75,7 @@ type Entry struct {
 func (r *Run) Apply(en Entry) Verdict {
 	r.view = nil
 	r.entries++
+	r.at, r.adm.at = en.At, en.At
 	if en.Input != nil && r.input == nil && !r.adm.Started() && checkValue(en.Input) == nil {
 		r.input = bytes.TrimSpace(en.Input)
 	}
@@ -79,6 +84,7 @@ func (r *Run) Apply(en Entry) Verdict {
 		r.fold = newFold(r.base)
 		r.terminal = nil
 	}
+	r.fold.at = en.At
 	if v.Fold {
 		r.take()
 	}
@@ -191,6 +197,7 @@ func (r *Run) Size() int { return r.fold.size + r.fold.customs.bytes + r.fold.ra
 func (r *Run) Conversation() *Conversation {
 	f := r.fold
 	c := &Conversation{Full: r.Full(), StateKnown: f.stateKnown, Pending: f.pending, PendingEnd: f.pendingEnd}
+	c.LastStart, c.LastFinish = f.lastStart, f.lastFinish
 	c.Messages = make([][]byte, len(f.msgs))
 	var segs [][]byte
 	for i, m := range f.msgs {
@@ -205,7 +212,7 @@ func (r *Run) Conversation() *Conversation {
 
 // Size is what the conversation weighs in memory, in bytes.
 func (c *Conversation) Size() int {
-	return sizeOf(c.Messages) + len(c.State) + len(c.Pending) + len(c.PendingEnd)
+	return sizeOf(c.Messages) + len(c.State) + len(c.Pending) + len(c.PendingEnd) + len(c.LastFinish)
 }
 
 // compactStart is a RUN_STARTED with what a preamble may repeat: ids and version, never the input.

@@ -278,7 +278,7 @@ func (a *Admission) startSubagent(e *Event) string {
 	if a.byID == nil {
 		a.byID = map[string]*subagent{}
 	}
-	s := &subagent{id: id, start: e.reopener()}
+	s := &subagent{id: id, start: e.reopener(), startedAt: a.at}
 	a.byID[id] = s
 	a.subs = append(a.subs, s)
 	a.eff.id = id
@@ -293,7 +293,7 @@ func (a *Admission) finishSubagent(e *Event) string {
 		return "subagent " + quote(id) + " is not active"
 	}
 	a.closeLane(a.byOwner[tag{id, true}])
-	s.finished = true
+	s.finished, s.finishedAt = true, a.at
 	a.eff.id = id
 	return ""
 }

@@ -22,11 +22,14 @@ type View struct {
 	lanes     []lane
 	// spanOwners are the subagents that own reasoning ids which are no longer open.
 	spanOwners []spanOwner
-	customs    []passingEvent
-	raws       []passingEvent
-	omitted    [2]int // CUSTOM, RAW
+	closed     history
+	customs    passing
+	raws       passing
 	pending    [2][]byte
 	terminal   []byte
+	shuffled   Position
+	had        [2]bool // reasoning, activity messages: ever
+	last       [2][]byte
 
 	once     sync.Once
 	preamble Preamble
@@ -34,6 +37,8 @@ type View struct {
 
 type viewMessage struct {
 	id, role string
+	at       Position
+	legacy   bool // made by THINKING_*: a client knows it by another id
 	calls    []string
 	segs     [][]byte
 	// stream is what re-streams a legacy reasoning message, whose id only the client knows.
@@ -50,9 +55,9 @@ func (r *Run) View() *View {
 	v := &View{
 		Started: r.adm.Started(), Ended: r.adm.Ended(), Full: r.Full(), StateKnown: f.stateKnown,
 		start: f.started, items: r.adm.items(), subagents: r.adm.subagents(), lanes: r.adm.lanes(),
-		spanOwners: r.adm.spanOwners(),
-		customs:    append([]passingEvent(nil), f.customs.events...), raws: append([]passingEvent(nil), f.raws.events...),
-		omitted: [2]int{f.customs.omitted, f.raws.omitted}, terminal: r.terminal,
+		spanOwners: r.adm.spanOwners(), closed: r.adm.closed, last: [2][]byte{f.lastStart, f.lastFinish},
+		customs: f.customs.clone(), raws: f.raws.clone(), terminal: r.terminal, shuffled: f.shuffled,
+		had: [2]bool{f.hadReasoning, f.hadActivity},
 	}
 	if f.stateKnown {
 		v.state = f.state.raw()
@@ -67,7 +72,7 @@ func (r *Run) View() *View {
 		from := len(segs)
 		segs = m.segments(segs)
 		size += sizeOf(segs[from:]) + messageCost
-		vm := viewMessage{id: m.id, role: m.role, segs: segs[from:len(segs):len(segs)]}
+		vm := viewMessage{id: m.id, role: m.role, at: m.at, legacy: m.legacy, segs: segs[from:len(segs):len(segs)]}
 		for _, c := range m.calls {
 			vm.calls = append(vm.calls, c.id)
 		}
@@ -111,6 +116,10 @@ func (v *View) HasOpenCalls() bool {
 	return slices.ContainsFunc(v.items, func(it openItem) bool { return it.kind == itemTool }) ||
 		slices.ContainsFunc(v.lanes, func(l lane) bool { return l.kind == itemTool })
 }
+
+// LastFinish is the RUN_FINISHED of the newest run of the path that ended with one, and that run's RUN_STARTED without
+// input: what a client's pending interrupts come from. Nil where none did.
+func (v *View) LastFinish() (start, finish []byte) { return v.last[0], v.last[1] }
 
 // Messages is the conversation as a JSON array.
 func (v *View) Messages() []byte { return joinMessages(nil, v.messages, nil) }

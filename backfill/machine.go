@@ -82,7 +82,7 @@ func findStart(entries []stream.Entry) (start, bool) {
 
 // Admit implements hub.Machine.
 func (m *machine) Admit(en stream.Entry) *hub.Delivery {
-	v := m.run.Apply(agui.Entry{Event: en.Event, Input: en.Input, NoEvent: en.NoEvent})
+	v := m.run.Apply(agui.Entry{At: position(en.ID), Event: en.Event, Input: en.Input, NoEvent: en.NoEvent})
 	m.entries++
 	m.cursor = stream.Cursor{Entry: en.ID, Sum: stream.Checksum(en.Event)}
 	if v.Restart {
@@ -100,6 +100,9 @@ func (m *machine) Admit(en stream.Entry) *hub.Delivery {
 	}
 	return d
 }
+
+// position is an entry's place in its run, as package agui orders entries.
+func position(id stream.ID) agui.Position { return agui.Position{Hi: id.Ms, Lo: id.Seq} }
 
 // deliver makes of a verdict what subscribers get.
 func deliver(id stream.ID, cursor stream.Cursor, v agui.Verdict) *hub.Delivery {

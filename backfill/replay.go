@@ -30,7 +30,7 @@ func (r *replay) page(ctx context.Context) (out []*hub.Delivery, more bool, err 
 		return nil, false, hub.ErrLost
 	}
 	for _, en := range page.Entries {
-		v := r.run.Apply(agui.Entry{Event: en.Event, Input: en.Input, NoEvent: en.NoEvent})
+		v := r.run.Apply(agui.Entry{At: position(en.ID), Event: en.Event, Input: en.Input, NoEvent: en.NoEvent})
 		r.cursor = stream.Cursor{Entry: en.ID, Sum: stream.Checksum(en.Event)}
 		out = append(out, deliver(en.ID, r.cursor, v))
 	}

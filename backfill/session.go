@@ -211,7 +211,7 @@ func (ses *Session) restate(mode string) ([]Item, error) {
 	items = append(items, catchup(mode))
 	p := view.Preamble()
 	if mode != "fresh" {
-		p = view.PreambleFor(ses.held)
+		p = view.PreambleFor(agui.Holder{Messages: ses.held})
 	} else if ses.thread != nil {
 		items = events(items, p.Pending)
 	}
