@@ -91,9 +91,9 @@ func ErrorFor(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	for _, f := range failures {
-		if errors.Is(err, f.is) {
-			e := f.tells
+	for i := range failures {
+		if errors.Is(err, failures[i].is) {
+			e := failures[i].tells
 			e.Cause = err
 			return &e
 		}

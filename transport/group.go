@@ -36,6 +36,18 @@ func (g *Group) Enter() (ctx context.Context, leave func(), ok bool) {
 	return ctx, func() { cancel(); g.wg.Done() }, true
 }
 
+// Join counts a request in until it calls leave. The context that it goes on with ends with its own, and as Draining with
+// the group. ok is false once the group is stopped.
+func (g *Group) Join(ctx context.Context) (joined context.Context, leave func(), ok bool) {
+	group, out, ok := g.Enter()
+	if !ok {
+		return nil, nil, false
+	}
+	joined, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(group, func() { cancel(Draining()) })
+	return joined, func() { stop(); cancel(nil); out() }, true
+}
+
 // Go runs f in a goroutine; false where the group is stopped.
 func (g *Group) Go(f func(ctx context.Context)) bool {
 	ctx, leave, ok := g.Enter()

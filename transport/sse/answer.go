@@ -46,7 +46,7 @@ func (a *answer) run(ctx context.Context, session *backfill.Session) error {
 		}
 		silent := wait.Err() != nil
 		if silent {
-			wait = waker.Arm(ctx)
+			wait = waker.Arm(ctx) //nolint:fatcontext // its parent is ctx, not the one before
 		}
 		if werr := a.batch(session, items, silent); werr != nil {
 			if errors.Is(werr, errNothing) {

@@ -70,15 +70,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) erro
 		setHeaders(w.Header(), r)
 		return nil
 	}
-	group, leave, ok := s.group.Enter()
+	ctx, leave, ok := s.group.Join(r.Context())
 	if !ok {
 		return transport.Draining()
 	}
 	defer leave()
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(group, func() { cancel(transport.Draining()) })()
-
 	s.stats.accepted.Add(1)
 	s.stats.open.Add(1)
 	defer s.stats.open.Add(-1)

@@ -290,7 +290,7 @@ func TestProblemsBeforeTheFirstByte(t *testing.T) {
 		},
 		{
 			name: "a server that is closed", path: "/v1/runs/r1/sse", status: 503, code: "draining",
-			before: func(t *testing.T, f *fixture) { f.server.Close(t.Context()) },
+			before: func(t *testing.T, f *fixture) { t.Helper(); f.server.Close(t.Context()) },
 		},
 	} {
 		t.Run(c.name+" is "+c.code, func(t *testing.T) {
@@ -376,6 +376,7 @@ func TestPost(t *testing.T) {
 func TestSlowReaders(t *testing.T) {
 	config := backfill.Config{Hub: hub.Config{QueueBytes: 64 << 20, RingBytes: 64 << 20}}
 	attach := func(t *testing.T, f *fixture) net.Conn {
+		t.Helper()
 		f.Begin(t, "r1", "t1")
 		f.Append(t, "r1", tt.TextStart)
 		for range 30 {

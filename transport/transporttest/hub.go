@@ -33,24 +33,24 @@ type tailed struct {
 }
 
 // New returns a hub that ends with the test.
-func New(t testing.TB, config backfill.Config) *Hub {
-	t.Helper()
+func New(tb testing.TB, config backfill.Config) *Hub {
+	tb.Helper()
 	log, err := stream.NewMemory(stream.Config{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // the test's own ends before its cleanups
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context())) // the test's own ends before its cleanups
 	tail := log.NewTail(stream.TailConfig{})
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := tail.Run(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("tail: %v", err)
+			tb.Errorf("tail: %v", err)
 		}
 	})
 	h := &Hub{Log: log, Registry: log.NewRegistry(tail), Logger: zap.NewNop(), Mux: http.NewServeMux()}
 	config.Name = "test"
 	h.Service = backfill.New(ctx, tailed{log, tail}, h.Registry, stream.ID{}, config, h.Logger)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		h.Service.Close()
 		cancel()
 		running.Wait()
@@ -59,49 +59,49 @@ func New(t testing.TB, config backfill.Config) *Hub {
 }
 
 // Handler is what the hub would listen with.
-func (h *Hub) Handler(t testing.TB) http.Handler {
-	t.Helper()
+func (h *Hub) Handler(tb testing.TB) http.Handler {
+	tb.Helper()
 	guard, err := transport.NewGuard(nil, nil, h.Logger)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return transport.NewHandler(guard, h.Mux, h.Logger)
 }
 
 // Append appends events to a run and returns the cursor of the last one.
-func (h *Hub) Append(t testing.TB, run string, events ...string) string {
-	t.Helper()
+func (h *Hub) Append(tb testing.TB, run string, events ...string) string {
+	tb.Helper()
 	recs := make([]stream.Record, len(events))
 	for i, e := range events {
 		recs[i].Event = []byte(e)
 	}
-	return h.append(t, run, recs)
+	return h.append(tb, run, recs)
 }
 
 // Begin appends a RUN_STARTED with an input whose only message is the user's, of id "u-" and the run, and announces it.
 // It starts later than all runs before by at least a millisecond, which tells which run of a thread came first.
-func (h *Hub) Begin(t testing.TB, run, thread string) string {
-	t.Helper()
+func (h *Hub) Begin(tb testing.TB, run, thread string) string {
+	tb.Helper()
 	time.Sleep(time.Millisecond)
 	input := fmt.Sprintf(`{"threadId":%q,"runId":%q,"state":{},"messages":[{"id":%q,"role":"user","content":"hello"}],`+
 		`"tools":[],"context":[],"forwardedProps":{}}`, thread, run, "u-"+run)
-	cursor := h.append(t, run, []stream.Record{{Event: []byte(Started(run, thread)), Input: []byte(input)}})
+	cursor := h.append(tb, run, []stream.Record{{Event: []byte(Started(run, thread)), Input: []byte(input)}})
 	info := stream.RunInfo{Run: stream.RunID(run), Thread: stream.ThreadID(thread), State: stream.RunStarted}
-	if err := h.Registry.Announce(t.Context(), info); err != nil {
-		t.Fatal(err)
+	if err := h.Registry.Announce(tb.Context(), info); err != nil {
+		tb.Fatal(err)
 	}
 	return cursor
 }
 
-func (h *Hub) append(t testing.TB, run string, recs []stream.Record) string {
-	t.Helper()
+func (h *Hub) append(tb testing.TB, run string, recs []stream.Record) string {
+	tb.Helper()
 	id, err := stream.ParseRunID(run)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	ids, err := h.Log.Append(t.Context(), id, recs...)
+	ids, err := h.Log.Append(tb.Context(), id, recs...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return stream.Cursor{Entry: ids[len(ids)-1], Sum: stream.Checksum(recs[len(recs)-1].Event)}.String()
 }

@@ -8,26 +8,26 @@ import (
 )
 
 // CheckProblem checks that an answer is a problem document with a status and a code, and closes it.
-func CheckProblem(t testing.TB, resp *http.Response, status int, code string) {
-	t.Helper()
+func CheckProblem(tb testing.TB, resp *http.Response, status int, code string) {
+	tb.Helper()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := resp.Body.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var p struct {
 		Title, Code, Detail string
 		Status              int
 	}
 	if err := json.Unmarshal(body, &p); err != nil {
-		t.Fatalf("%d, no problem: %q", resp.StatusCode, body)
+		tb.Fatalf("%d, no problem: %q", resp.StatusCode, body)
 	}
 	if resp.StatusCode != status || p.Status != status || p.Code != code || p.Title != http.StatusText(status) || p.Detail == "" {
-		t.Errorf("got %d %s, want %d %s", resp.StatusCode, body, status, code)
+		tb.Errorf("got %d %s, want %d %s", resp.StatusCode, body, status, code)
 	}
 	if kind := resp.Header.Get("Content-Type"); kind != "application/problem+json" {
-		t.Errorf("content type %q", kind)
+		tb.Errorf("content type %q", kind)
 	}
 }

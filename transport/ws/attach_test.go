@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -250,7 +251,7 @@ func TestMessageGroups(t *testing.T) {
 			}
 			for _, want := range c.want {
 				header := appendHeader(nil, want)
-				if len(all) < len(header)+want || string(all[:len(header)]) != string(header) {
+				if len(all) < len(header)+want || !bytes.Equal(all[:len(header)], header) {
 					t.Fatalf("no frame of %d", want)
 				}
 				all = all[len(header)+want:]
@@ -281,16 +282,17 @@ func TestCloseCodes(t *testing.T) {
 		},
 		{
 			name: "a head of another thread", path: "/v1/threads/t2/ws?head=r1", code: transport.CloseUnknownRun,
-			before: func(t *testing.T, f *fixture) { f.Begin(t, "r1", "t1") },
+			before: func(t *testing.T, f *fixture) { t.Helper(); f.Begin(t, "r1", "t1") },
 		},
 		{
 			name: "a conversation over the limit", service: backfill.Config{MaxConversation: 10}, path: "/v1/runs/r1/ws",
-			before: func(t *testing.T, f *fixture) { f.Begin(t, "r1", "t1") },
+			before: func(t *testing.T, f *fixture) { t.Helper(); f.Begin(t, "r1", "t1") },
 			code:   transport.CloseTooLarge,
 		},
 		{
 			name: "too many unknown runs", service: backfill.Config{Hub: hub.Config{MaxWaiting: 1}}, path: "/v1/runs/b/ws",
 			before: func(t *testing.T, f *fixture) {
+				t.Helper()
 				f.dial(t, "/v1/runs/a/ws")
 				for f.Service.Figures().Waiting == 0 {
 					time.Sleep(time.Millisecond)
@@ -313,12 +315,12 @@ func TestCloseCodes(t *testing.T) {
 		},
 		{
 			name: "the service stopping", path: "/v1/runs/r1/ws", code: transport.CloseDraining,
-			before: func(t *testing.T, f *fixture) { f.Begin(t, "r1", "t1"); attach(t, f, "/v1/runs/r1/ws") },
+			before: func(t *testing.T, f *fixture) { t.Helper(); f.Begin(t, "r1", "t1"); attach(t, f, "/v1/runs/r1/ws") },
 			after:  func(_ *testing.T, f *fixture) { f.Service.Close() },
 		},
 		{
 			name: "the server closing", path: "/v1/threads/t1/ws", code: transport.CloseDraining,
-			after: func(t *testing.T, f *fixture) { go f.server.Close(t.Context()) },
+			after: func(t *testing.T, f *fixture) { t.Helper(); go f.server.Close(t.Context()) },
 		},
 	} {
 		t.Run(c.name+" closes with "+c.code.String(), func(t *testing.T) {

@@ -68,7 +68,8 @@ func (c *conn) attach(ctx context.Context, request backfill.Request) error {
 			return context.Cause(ctx)
 		}
 		if wait.Err() != nil {
-			wait = c.waker.Arm(ctx) // first, so that what comes while the rest is written wakes again
+			// First, so that what comes while the rest is written wakes again.
+			wait = c.waker.Arm(ctx) //nolint:fatcontext // its parent is ctx, not the one before
 		}
 		switch werr := c.write(items); {
 		case errors.Is(werr, errStuck): // whatever else there is: no close frame gets through

@@ -3,6 +3,7 @@ package ws
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,13 +29,11 @@ func TestAThousandSocketsOnOneRun(t *testing.T) {
 		done.Go(func() { results <- watch(t.Context(), p, protocol == linesName, ready.Done) })
 	}
 	ready.Wait()
-	want := ""
 	for i := range events {
 		f.Append(t, "r1", tt.Text(strconv.Itoa(i)))
-		want += "TEXT_MESSAGE_CONTENT "
 	}
 	f.Append(t, "r1", tt.TextEnd, tt.Finished("r1", "t1"))
-	want += "TEXT_MESSAGE_END RUN_FINISHED "
+	want := strings.Repeat("TEXT_MESSAGE_CONTENT ", events) + "TEXT_MESSAGE_END RUN_FINISHED "
 	done.Wait()
 	for range sockets {
 		if got := <-results; got != want {

@@ -144,28 +144,28 @@ type raw struct {
 	t testing.TB
 }
 
-func (f *fixture) raw(t testing.TB, path, protocol string) *raw {
-	t.Helper()
-	c, err := f.dialer(t.Context())
+func (f *fixture) raw(tb testing.TB, path, protocol string) *raw {
+	tb.Helper()
+	c, err := f.dialer(tb.Context())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() })
+	tb.Cleanup(func() { _ = c.Close() })
 	key := base64.StdEncoding.EncodeToString(make([]byte, 16))
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\nSec-WebSocket-Protocol: %s\r\n\r\n", path, key, protocol); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var head []byte
 	for b := make([]byte, 1); !strings.HasSuffix(string(head), "\r\n\r\n"); head = append(head, b...) {
 		if _, err := c.Read(b); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	if !strings.HasPrefix(string(head), "HTTP/1.1 101 ") {
-		t.Fatalf("%s", head)
+		tb.Fatalf("%s", head)
 	}
-	return &raw{c, t}
+	return &raw{c, tb}
 }
 
 // frame reads a frame.

@@ -103,9 +103,10 @@ func TestPings(t *testing.T) {
 }
 
 // drop reads and drops messages until the connection is closed.
-func (p *peer) drop(t testing.TB) (done chan struct{}) {
+func (p *peer) drop(tb testing.TB) (done chan struct{}) {
+	tb.Helper()
 	done = make(chan struct{})
-	ctx := context.WithoutCancel(t.Context())
+	ctx := context.WithoutCancel(tb.Context())
 	go func() {
 		defer close(done)
 		for {
@@ -118,12 +119,12 @@ func (p *peer) drop(t testing.TB) (done chan struct{}) {
 }
 
 // flood is a run of many large events, which no buffer of the test's network holds.
-func flood(t testing.TB, f *fixture, run string, events int) {
-	t.Helper()
-	f.Begin(t, run, "t1")
-	f.Append(t, run, tt.TextStart)
+func flood(tb testing.TB, f *fixture, run string, events int) {
+	tb.Helper()
+	f.Begin(tb, run, "t1")
+	f.Append(tb, run, tt.TextStart)
 	for range events {
-		f.Append(t, run, tt.Text(strings.Repeat("x", 10<<10)))
+		f.Append(tb, run, tt.Text(strings.Repeat("x", 10<<10)))
 	}
 }
 

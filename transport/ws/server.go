@@ -40,7 +40,7 @@ func New(ctx context.Context, service *backfill.Service, config transport.Config
 		service: service, config: config, logger: logger, epoch: time.Now(), conns: map[*conn]struct{}{},
 		group: transport.NewGroup(ctx), keeper: transport.NewGroup(context.WithoutCancel(ctx)),
 	}
-	s.keeper.Go(s.keep)
+	s.keeper.Go(s.keep) //nolint:contextcheck // the group's context is ctx
 	return s, nil
 }
 
@@ -63,6 +63,7 @@ func (s *Server) Close(ctx context.Context) {
 }
 
 func (s *Server) handler(thread bool) http.Handler {
+	//nolint:contextcheck // a connection outlives its request
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := checkHandshake(w.Header(), r); err != nil {
 			transport.WriteProblem(w, s.logger, err)

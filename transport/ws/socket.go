@@ -55,7 +55,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	s := &socket{Conn: conn, server: h.server}
 	if n := buffers.Reader.Buffered(); n > 0 {
-		head, err := buffers.Reader.Peek(n)
+		head, err := buffers.Peek(n)
 		if err != nil {
 			return nil, nil, fmt.Errorf("what was read already: %w", err)
 		}
@@ -153,7 +153,7 @@ func (s *socket) send(p []byte) error {
 		} else if now.Sub(last) >= s.server.config.WriteTimeout {
 			return errStuck
 		}
-		if err := s.Conn.SetWriteDeadline(time.Time{}); err != nil {
+		if err := s.SetWriteDeadline(time.Time{}); err != nil {
 			return err
 		}
 	}
@@ -161,11 +161,11 @@ func (s *socket) send(p []byte) error {
 
 // nudge makes a write that is under way look whether it got on.
 func (s *socket) nudge(now time.Time) {
-	_ = s.Conn.SetWriteDeadline(now) // a connection that is closed already needs no nudge
+	_ = s.SetWriteDeadline(now) // a connection that is closed already needs no nudge
 }
 
 // cut ends the connection without a word.
-func (s *socket) cut() { _ = s.Conn.Close() }
+func (s *socket) cut() { _ = s.Close() }
 
 // parcel is frames that are to be written together.
 type parcel struct {

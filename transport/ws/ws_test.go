@@ -31,50 +31,50 @@ type fixture struct {
 }
 
 // start listens on a real socket.
-func start(t testing.TB, service backfill.Config, config transport.Config) *fixture {
-	t.Helper()
+func start(tb testing.TB, service backfill.Config, config transport.Config) *fixture {
+	tb.Helper()
 	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	l, err := lc.Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var d net.Dialer
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return d.DialContext(ctx, "tcp", l.Addr().String())
 	}
-	return serve(t, service, config, l, dial)
+	return serve(tb, service, config, l, dial)
 }
 
 // startInMemory listens on a network that works in a bubble and whose connections buffer 64 KiB.
-func startInMemory(t testing.TB, service backfill.Config, config transport.Config) *fixture {
-	t.Helper()
+func startInMemory(tb testing.TB, service backfill.Config, config transport.Config) *fixture {
+	tb.Helper()
 	n := transporttest.NewNetwork(64 << 10)
-	return serve(t, service, config, n, n.Dial)
+	return serve(tb, service, config, n, n.Dial)
 }
 
-func serve(t testing.TB, service backfill.Config, config transport.Config, l net.Listener, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *fixture {
-	t.Helper()
-	hub := transporttest.New(t, service)
-	server, err := New(context.WithoutCancel(t.Context()), hub.Service, config, hub.Logger)
+func serve(tb testing.TB, service backfill.Config, config transport.Config, l net.Listener, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *fixture {
+	tb.Helper()
+	hub := transporttest.New(tb, service)
+	server, err := New(context.WithoutCancel(tb.Context()), hub.Service, config, hub.Logger)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	server.Mount(hub.Mux)
-	h := &http.Server{Handler: hub.Handler(t), ReadHeaderTimeout: time.Minute}
+	h := &http.Server{Handler: hub.Handler(tb), ReadHeaderTimeout: time.Minute}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	tr := &http.Transport{DialContext: dial}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		server.Close(ctx)
 		tr.CloseIdleConnections()
 		if err := h.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 		serving.Wait()
 	})
@@ -90,26 +90,27 @@ type peer struct {
 	t testing.TB
 }
 
-func (f *fixture) dial(t testing.TB, path string, protocols ...string) *peer {
-	t.Helper()
-	return f.dialWith(t, path, &websocket.DialOptions{Subprotocols: protocols})
+func (f *fixture) dial(tb testing.TB, path string, protocols ...string) *peer {
+	tb.Helper()
+	return f.dialWith(tb, path, &websocket.DialOptions{Subprotocols: protocols})
 }
 
-func (f *fixture) dialWith(t testing.TB, path string, options *websocket.DialOptions) *peer {
-	t.Helper()
+func (f *fixture) dialWith(tb testing.TB, path string, options *websocket.DialOptions) *peer {
+	tb.Helper()
 	options.HTTPClient = f.client
-	c, resp, err := websocket.Dial(t.Context(), "ws"+f.url+path, options)
+	c, resp, err := websocket.Dial(tb.Context(), "ws"+f.url+path, options)
 	if err != nil {
-		t.Fatal(err, resp)
+		tb.Fatal(err, resp)
 	}
 	c.SetReadLimit(64 << 20)
-	t.Cleanup(func() { _ = c.CloseNow() })
-	return &peer{c, t}
+	tb.Cleanup(func() { _ = c.CloseNow() })
+	return &peer{c, tb}
 }
 
-func deadline(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
+func deadline(tb testing.TB) context.Context {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	tb.Cleanup(cancel)
 	return ctx
 }
 
@@ -155,12 +156,12 @@ func typeOf(event string) string {
 	return e.Type
 }
 
-func linesOf(t testing.TB, message string) (out []line) {
-	t.Helper()
+func linesOf(tb testing.TB, message string) (out []line) {
+	tb.Helper()
 	for s := range strings.SplitSeq(message, "\n") {
 		l := line{raw: s}
 		if err := json.Unmarshal([]byte(s), &l); err != nil {
-			t.Fatalf("line %q: %v", s, err)
+			tb.Fatalf("line %q: %v", s, err)
 		}
 		out = append(out, l)
 	}
