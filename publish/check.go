@@ -2,67 +2,12 @@ package publish
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"strings"
 
 	"github.com/aguihub/aguihub/agui"
 	"github.com/aguihub/aguihub/stream"
 )
-
-// What one read of a run's past takes at most.
-const (
-	replayEntries = 5_000
-	replayBytes   = 4 << 20
-)
-
-// replay reads what the log has of the run. Only Open calls it.
-func (r *Run) replay(ctx context.Context) error {
-	var after stream.ID
-	for {
-		page, err := r.pub.log.Range(ctx, r.info.Run, after, replayEntries, replayBytes)
-		if err != nil {
-			return err
-		}
-		for _, en := range page.Entries {
-			r.replayEntry(en)
-			after = en.ID
-		}
-		if !page.More || len(page.Entries) == 0 {
-			return nil
-		}
-	}
-}
-
-// replayEntry judges an entry as the hubs do.
-func (r *Run) replayEntry(en stream.Entry) {
-	r.existed = true
-	switch {
-	case en.NoEvent:
-		return
-	case len(en.Event) > r.pub.cfg.MaxEvent:
-		r.adm.Refuse(agui.ErrTooLarge, en.Event)
-		return
-	}
-	if err := r.event.Parse(en.Event); err != nil {
-		r.adm.Refuse(err, en.Event)
-		return
-	}
-	if v := r.adm.Admit(&r.event); v.Send && r.event.Type == agui.RunStarted {
-		r.noteStart()
-	}
-}
-
-// noteStart takes the names that r.event, a RUN_STARTED, gives. The first valid thread is the run's. Caller holds mu.
-func (r *Run) noteStart() {
-	r.startThread, r.startRun = r.event.ThreadID(), r.event.RunID()
-	if r.info.Thread == "" {
-		r.info.Thread, _ = stream.ParseThreadID(r.startThread)
-	}
-	if r.info.Parent == "" {
-		r.info.Parent, _ = stream.ParseRunID(r.event.ParentRunID())
-	}
-}
 
 // judge says what raw, offered next, is: the item to write, or an *InvalidError without Index, after which nothing has
 // changed. Caller holds mu.
@@ -86,7 +31,7 @@ func (r *Run) judge(raw []byte) (item, error) {
 	if !v.Send && !v.Late && !pass {
 		return item{}, invalid(v, nil)
 	}
-	it := item{rec: stream.Record{Event: e.Raw}}
+	it := item{rec: stream.Record{Event: e.Raw}, late: r.adm.Ended() && !v.End}
 	if e.Type == agui.RunStarted && v.Send {
 		r.noteStart()
 		if !r.announced && r.info.Thread != "" {

@@ -15,6 +15,14 @@ type End struct {
 	Usage   json.RawMessage // an array of usage objects
 }
 
+// outcomeCancelled is the outcome of a run that ended because it was asked to.
+var outcomeCancelled = json.RawMessage(`{"type":"cancelled"}`)
+
+// FinishCancelled is Finish with the outcome cancelled.
+func (r *Run) FinishCancelled(ctx context.Context) error {
+	return r.Finish(ctx, End{Outcome: outcomeCancelled})
+}
+
 // CodeUnfinished is the code of the RUN_ERROR that Close writes for a run that was left open.
 const CodeUnfinished = "unfinished"
 
@@ -60,14 +68,16 @@ func (r *Run) start(ctx context.Context) error {
 // open, and those of Flush.
 func (r *Run) Finish(ctx context.Context, end End) error {
 	r.mu.Lock()
-	err := r.usable()
-	switch {
-	case err != nil:
-	case r.adm.Ended():
-		err = ErrEnded
-	case !r.adm.Started():
-		err = ErrNotStarted
-	default:
+	err := r.finishable()
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := r.claim(ctx, 1); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	if err = r.finishable(); err == nil {
 		err = r.pushEnd(runFinished{
 			Type: agui.RunFinished.String(), ThreadID: r.startThread, RunID: r.startRun,
 			Result: end.Result, Outcome: end.Outcome, Usage: end.Usage,
@@ -81,8 +91,26 @@ func (r *Run) Finish(ctx context.Context, end End) error {
 	return r.Flush(ctx)
 }
 
+// finishable says why the run can't be finished. Caller holds mu.
+func (r *Run) finishable() error {
+	err := r.usable()
+	switch {
+	case err != nil:
+		return err
+	case r.adm.Ended():
+		return ErrEnded
+	case !r.adm.Started():
+		return ErrNotStarted
+	default:
+		return nil
+	}
+}
+
 // Fail is Finish with RUN_ERROR: message is for people, code for programs, and may be empty. It may come first of all.
 func (r *Run) Fail(ctx context.Context, code, message string) error {
+	if err := r.claim(ctx, 1); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	err := r.fail(ctx, code, message)
 	r.mu.Unlock()
@@ -145,9 +173,12 @@ func (r *Run) seal(e *agui.Event) [][]byte {
 // have clients wait for more. It is meant to be deferred: after Finish or Fail it does nothing but write what is
 // buffered, and it may be called more than once. Errors are those of Flush.
 func (r *Run) Close(ctx context.Context) error {
-	r.mu.Lock()
-	err := r.fail(ctx, CodeUnfinished, "The agent left before the run was finished.")
-	r.mu.Unlock()
+	err := r.claimToEnd(ctx)
+	if err == nil {
+		r.mu.Lock()
+		err = r.fail(ctx, CodeUnfinished, "The agent left before the run was finished.")
+		r.mu.Unlock()
+	}
 	if err != nil && !errors.Is(err, ErrEnded) && !errors.Is(err, ErrReleased) {
 		return errors.Join(err, r.Release(ctx))
 	}
@@ -155,17 +186,25 @@ func (r *Run) Close(ctx context.Context) error {
 }
 
 // Release lets go of the run without ending it: it writes what is buffered and waits until nothing of this Run is
-// under way any more. Somebody else may go on with the run. It may be called more than once. Errors are those of Flush.
+// under way any more. Somebody else may go on with the run; unless somebody does before the lease lapses, hubs take the
+// producer for lost and end the run. It may be called more than once. Errors are those of Flush.
 func (r *Run) Release(ctx context.Context) error {
 	r.mu.Lock()
 	r.released = true
 	r.mu.Unlock()
 	err := r.Flush(ctx)
+	if err == nil {
+		err = r.settleSequence(ctx)
+	}
+	r.renewOnce(ctx)
 	r.mu.Lock()
 	if len(r.pending) == 0 {
 		r.stopTimer()
 	}
 	r.mu.Unlock()
 	r.timers.Wait()
+	r.cancel(ErrReleased)
+	r.pub.keeper.remove(r)
+	r.keepPast()
 	return err
 }

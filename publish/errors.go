@@ -20,7 +20,31 @@ var (
 	ErrNotStarted = errors.New("publish: the run has not started")
 	// ErrReleased is returned by methods of a Run after Release or Close.
 	ErrReleased = errors.New("publish: the run was released")
+	// ErrFenced says that another producer has taken the run over, or that a hub has ended it since this one gave no sign
+	// of life. Nothing that this producer writes gets into the log any more. It is stream.ErrFenced.
+	ErrFenced = stream.ErrFenced
+	// ErrBadSequence is returned by [Publisher.Open] for a Sequence that can't be one.
+	ErrBadSequence = errors.New("publish: bad sequence")
+	// ErrCancelled is what the cause of a run's context is once somebody has asked to cancel the run: see [CancelledError].
+	ErrCancelled = errors.New("publish: the run is to be cancelled")
 )
+
+// CancelledError says who cancels a run, and why. It comes from whoever may reach the hub.
+type CancelledError struct {
+	Reason string // in words, at most 1,000 bytes; may be empty
+	By     string // may be empty
+}
+
+// Error implements error.
+func (e *CancelledError) Error() string {
+	if e.Reason == "" {
+		return ErrCancelled.Error()
+	}
+	return ErrCancelled.Error() + ": " + e.Reason
+}
+
+// Is makes it an ErrCancelled.
+func (e *CancelledError) Is(target error) bool { return target == ErrCancelled }
 
 // InvalidError says that an event, or an input, isn't one that the official client would take here. It was not appended
 // and left no trace: the run goes on as if it had not been offered.
@@ -44,10 +68,10 @@ func (e *InvalidError) Is(target error) bool {
 }
 
 // WriteError says how far a Run came when writing to the log failed. The run takes nothing more after it. To go on open
-// it again with RunConfig.Continue: that reads what the log really has.
+// it again with RunConfig.Continue: that reads what the log really has, and fences off what may still be on its way.
 type WriteError struct {
 	Written   int       // events that are certainly in the log, since Open
-	Uncertain int       // events behind those whose answer was lost: in the log or not
+	Uncertain int       // events behind those whose answer was lost until Config.WriteTimeout was over: in the log or not
 	Unwritten int       // events behind those that are certainly not in the log
 	LastID    stream.ID // entry of the last event that is certainly there; zero if none
 	Err       error     // the cause; never nil

@@ -30,24 +30,27 @@ type world struct {
 
 	mu       sync.Mutex
 	appends  [][]stream.Record
-	onAppend func(recs []stream.Record) (keep int, err error) // nil: all are kept
+	onAppend func(recs []stream.Record) (keep bool, err error) // nil: they are kept
 	announce error
 }
 
-func (w *world) Append(ctx context.Context, run stream.RunID, recs ...stream.Record) ([]stream.ID, error) {
+func (w *world) AppendFenced(ctx context.Context, run stream.RunID, a stream.FencedAppend, recs ...stream.Record) (stream.Appended, error) {
 	w.mu.Lock()
 	w.appends = append(w.appends, recs)
 	hook := w.onAppend
 	w.mu.Unlock()
 	if hook == nil {
-		return w.Memory.Append(ctx, run, recs...)
+		return w.Memory.AppendFenced(ctx, run, a, recs...)
 	}
 	keep, err := hook(recs)
-	ids, _ := w.Memory.Append(ctx, run, recs[:keep]...)
-	if err != nil {
-		return ids, &stream.AppendError{Appended: len(ids), IDs: ids, Err: err}
+	if !keep {
+		return stream.Appended{}, &stream.AppendError{Err: err}
 	}
-	return ids, nil
+	got, failed := w.Memory.AppendFenced(ctx, run, a, recs...)
+	if err != nil {
+		return stream.Appended{}, &stream.AppendError{Err: err}
+	}
+	return got, failed
 }
 
 func (w *world) Announce(ctx context.Context, info stream.RunInfo) error {
@@ -464,46 +467,80 @@ func TestWritesAreBatched(t *testing.T) {
 func TestAFailedWrite(t *testing.T) {
 	event := []byte(`{"type":"CUSTOM","name":"n","value":1}`)
 	for name, c := range map[string]struct {
-		keep      int
+		keep      bool
 		cause     error
 		uncertain int
 		unwritten int
+		entries   int
 	}{
-		"leaves open what became of an append whose answer was lost": {0, stream.ErrUnavailable, 3, 0},
-		"knows that nothing was written where Redis is full":         {0, stream.ErrFull, 0, 3},
-		"knows how far it came":                                      {2, stream.ErrFull, 0, 1},
+		"leaves open what became of an append whose answer never came": {false, stream.ErrUnavailable, 3, 0, 1},
+		"leaves it open though the append was done":                    {true, stream.ErrUnavailable, 3, 0, 4},
+		"knows that nothing was written where Redis is full":           {false, stream.ErrFull, 0, 3, 1},
+		"knows that nothing was written where another has taken over":  {false, stream.ErrFenced, 0, 3, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			run := open(t, w, start)
-			calls := 0
-			w.onAppend = func([]stream.Record) (int, error) { calls++; return c.keep, c.cause }
-			ok(t, run.Append(t.Context(), event, event, event))
-			err := run.Flush(t.Context())
-			bad, is := errors.AsType[*publish.WriteError](err)
-			if !is || bad.Written != 1+c.keep || bad.Uncertain != c.uncertain || bad.Unwritten != c.unwritten || bad.LastID.IsZero() || !errors.Is(err, c.cause) {
-				t.Fatalf("got %+v", err)
-			}
-			for what, err := range map[string]error{
-				"Append": run.Append(t.Context(), event), "Flush": run.Flush(t.Context()),
-				"Finish": run.Finish(t.Context(), publish.End{}), "Close": run.Close(t.Context()),
-			} {
-				if _, is := errors.AsType[*publish.WriteError](err); !is {
-					t.Errorf("%s afterwards: %v", what, err)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				run := open(t, w, start)
+				calls := 0
+				w.onAppend = func([]stream.Record) (bool, error) { calls++; return c.keep, c.cause }
+				ok(t, run.Append(t.Context(), event, event, event))
+				began := time.Now()
+				err := run.Flush(t.Context())
+				bad, is := errors.AsType[*publish.WriteError](err)
+				if !is || bad.Written != 1 || bad.Uncertain != c.uncertain || bad.Unwritten != c.unwritten || bad.LastID.IsZero() || !errors.Is(err, c.cause) {
+					t.Fatalf("got %+v", err)
 				}
-			}
-			if calls != 1 {
-				t.Fatalf("it wrote %d times", calls)
-			}
+				if tries := c.uncertain > 0; tries != (calls > 1) || time.Since(began) > publish.DefaultWriteTimeout {
+					t.Fatalf("%d calls in %v", calls, time.Since(began))
+				}
+				w.onAppend = nil
+				for what, err := range map[string]error{
+					"Append": run.Append(t.Context(), event), "Flush": run.Flush(t.Context()),
+					"Finish": run.Finish(t.Context(), publish.End{}), "Close": run.Close(t.Context()),
+				} {
+					if _, is := errors.AsType[*publish.WriteError](err); !is {
+						t.Errorf("%s afterwards: %v", what, err)
+					}
+				}
+				if !errors.Is(context.Cause(run.Context()), c.cause) {
+					t.Errorf("the context ended with %v", context.Cause(run.Context()))
+				}
+				if n := len(entries(t, w, "r1")); n != c.entries {
+					t.Fatalf("%d entries", n)
+				}
+			})
 		})
 	}
+	t.Run("is none where the answer comes in the end, and nothing is there twice", func(t *testing.T) {
+		for _, kept := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				run := open(t, w, start)
+				left := 5
+				w.onAppend = func([]stream.Record) (bool, error) {
+					if left--; left >= 0 {
+						return kept, stream.ErrUnavailable
+					}
+					return true, nil
+				}
+				ok(t, run.Append(t.Context(), event, event))
+				ok(t, run.Finish(t.Context(), publish.End{}))
+				wantText(t, types(t, w, "r1"), "RUN_STARTED CUSTOM CUSTOM RUN_FINISHED")
+				if n, last := run.Written(); n != 4 || last != entries(t, w, "r1")[3].ID {
+					t.Fatalf("Written is %d, %v", n, last)
+				}
+				ok(t, run.Close(t.Context()))
+			})
+		}
+	})
 	t.Run("is told to who comes next where it happened in the background", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			run := open(t, w, start)
 			w.SetFault(stream.ErrUnavailable)
 			ok(t, run.Append(t.Context(), event))
-			time.Sleep(publish.MaxWindow) // the bubble's time
+			time.Sleep(publish.DefaultWriteTimeout + publish.MaxWindow) // the bubble's time
 			synctest.Wait()
 			w.SetFault(nil)
 			if err := run.Append(t.Context(), event); !errors.Is(err, stream.ErrUnavailable) {

@@ -19,25 +19,32 @@ import (
 type Run struct {
 	// static after Open
 	pub     *Publisher
-	existed bool          // the log had entries of the run
 	writing chan struct{} // holds a token while somebody writes; no lock, since waiting for it must heed a context
 	timers  sync.WaitGroup
+	context func() context.Context
+	cancel  context.CancelCauseFunc
+
+	// guarded by the token in writing
+	logNext uint64 // the sequence number that the log expects
 
 	// guarded by mu
-	mu        sync.Mutex
-	info      stream.RunInfo // thread and parent are found out later where Open wasn't told
-	event     agui.Event
-	adm       agui.Admission
+	mu sync.Mutex
+	past
+	fence     stream.Fence
+	claimed   bool
+	skip      int    // events to pass over: they are in the log already
+	next      uint64 // the sequence number of the next event
+	dirty     bool   // others have written, too: what was judged isn't all that there is
 	announced bool
 	released  bool
+	kept      bool   // what was judged is somebody else's now
 	input     []byte // goes with the next entry
 	offered   bool   // an event was taken since Open
 	unclosed  string // what the RUN_FINISHED that was taken left open
-	// startThread and startRun are the names in the last RUN_STARTED, which a RUN_FINISHED has to repeat.
-	startThread, startRun string
-	pending               []item
-	pendingBytes          int
-	timer                 *time.Timer // set while it will fire
+
+	pending      []item
+	pendingBytes int
+	timer        *time.Timer // set while it will fire
 
 	written int
 	lastID  stream.ID
@@ -45,9 +52,19 @@ type Run struct {
 	broken  error           // *WriteError; the run takes nothing more
 }
 
+func newRun(ctx context.Context, p *Publisher) *Run {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	return &Run{
+		pub: p, writing: make(chan struct{}, 1), cancel: cancel,
+		context: func() context.Context { return ctx },
+	}
+}
+
 // item is an event that waits to be written.
 type item struct {
 	rec     stream.Record
+	seq     uint64
+	late    bool            // comes after the end
 	started bool            // the registry learns of the run before this is written
 	ended   stream.RunState // what it learns after that; "" where the run goes on
 }
@@ -56,6 +73,12 @@ func (it *item) size() int { return len(it.rec.Event) + len(it.rec.Input) }
 
 // ID returns the run's id.
 func (r *Run) ID() stream.RunID { return r.info.Run }
+
+// Context returns a context that ends when the agent should stop: context.Cause is a *CancelledError where somebody asks
+// to cancel the run, a *WriteError (ErrFenced, for instance) where the run can't be written any more, and ErrReleased after
+// Release and Close. It has the values of Open's context, not its end. An agent that is cancelled ends its run with
+// [Run.FinishCancelled]; until it does the run goes on.
+func (r *Run) Context() context.Context { return r.context() }
 
 // Existed reports whether the log had entries of the run when it was opened.
 func (r *Run) Existed() bool { return r.existed }
@@ -89,7 +112,8 @@ func (r *Run) Unclosed() string {
 	return r.unclosed
 }
 
-// Written returns how many events are in the log since Open, and the entry of the last of them, zero if none is.
+// Written returns how many events are in the log since Open, those that a Sequence passed over included, and the entry of
+// the last of them, zero if none is.
 func (r *Run) Written() (events int, last stream.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,6 +129,9 @@ func (r *Run) SetInput(input []byte) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.skip > 0 {
+		return nil // it is in the log with the first of those
+	}
 	if r.adm.Started() || r.offered || r.input != nil {
 		return &InvalidError{
 			Path: "/input", Reason: agui.ReasonIllegal, Detail: "/input: it goes with the first entry of a run, and this isn't the first",
@@ -115,13 +142,16 @@ func (r *Run) SetInput(input []byte) error {
 }
 
 // Append takes events, each one JSON object, to be written within Config.Window. It blocks only while more than a batch
-// is buffered. The bytes must not change afterwards.
+// is buffered, and the first time, to claim the run. The bytes must not change afterwards.
 //
 // An *InvalidError means that the event at its Index and those behind it were not taken; those before it were. A
 // *WriteError means that the run is broken, perhaps by an earlier event; then none of these may be taken for written. If
 // ctx ends before, nothing was taken; if it ends while Append waits for the log, all events were, and will be written.
 func (r *Run) Append(ctx context.Context, events ...[]byte) error {
 	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := r.claim(ctx, len(events)); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -141,6 +171,11 @@ func (r *Run) Append(ctx context.Context, events ...[]byte) error {
 // takeAll buffers events up to the first invalid one. Caller holds mu.
 func (r *Run) takeAll(events [][]byte) error {
 	for i, raw := range events {
+		if r.skip > 0 {
+			r.skip--
+			r.written++
+			continue
+		}
 		it, err := r.judge(raw)
 		if bad, ok := errors.AsType[*InvalidError](err); ok {
 			bad.Index = i
@@ -154,7 +189,10 @@ func (r *Run) takeAll(events [][]byte) error {
 // push buffers an item. Caller holds mu.
 func (r *Run) push(it item) {
 	it.rec.Input, r.input = r.input, nil
+	it.seq = r.next
+	r.next++
 	r.offered = true
+	r.judged += len(it.rec.Event)
 	r.pending = append(r.pending, it)
 	r.pendingBytes += it.size()
 }
@@ -199,6 +237,13 @@ func (r *Run) stopTimer() {
 	r.timer = nil
 }
 
+// Skip leaves out the number of an event that was not taken, where others count it. It is of use with a Sequence only.
+func (r *Run) Skip() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next++
+}
+
 // Flush writes what is buffered and returns when it is in the log: nil means that every event that was taken is. ctx
 // bounds the wait for others that write; a write itself is bounded by Config.WriteTimeout. Errors: ctx's, *WriteError,
 // and, where all is written but the registry could not be told of the run's end, what it said; then Flush may be called
@@ -210,6 +255,7 @@ func (r *Run) Flush(ctx context.Context) error {
 		return ctx.Err()
 	}
 	defer func() { <-r.writing }()
+	defer r.unhold()
 	for {
 		batch := r.nextBatch()
 		if batch == nil {
@@ -229,8 +275,12 @@ func (r *Run) nextBatch() []item {
 		return nil
 	}
 	n, size := 0, 0
-	for n < len(r.pending) && n < r.pub.cfg.BatchEvents && (n == 0 || size+r.pending[n].size() <= r.pub.cfg.BatchBytes) {
-		size += r.pending[n].size()
+	for n < len(r.pending) && n < r.pub.cfg.BatchEvents {
+		it := &r.pending[n]
+		if n > 0 && (size+it.size() > r.pub.cfg.BatchBytes || it.seq != r.pending[n-1].seq+1) {
+			break
+		}
+		size += it.size()
 		n++
 	}
 	batch := r.pending[:n:n]
@@ -256,24 +306,28 @@ func (r *Run) write(ctx context.Context, batch []item) error {
 		}
 		if it.started {
 			if err := r.announce(ctx, stream.RunStarted); err != nil {
-				return r.breakOff(len(batch), 0, nil, fmt.Errorf("announce start: %w", err))
+				return r.breakOff(len(batch), 0, fmt.Errorf("announce start: %w", err))
 			}
 		}
 	}
-	// An append is never repeated here: what became of one whose answer was lost can't be told from outside. Once
-	// entries carry their producer's epoch this is where it is found out.
-	ids, err := r.pub.log.Append(ctx, r.info.Run, recs...)
+	got, uncertain, err := r.append(ctx, stream.FencedAppend{
+		Fence: r.fence, Seq: batch[0].seq, Floor: r.logNext, End: ended != "", Late: batch[0].late, TTL: r.pub.cfg.LeaseTTL,
+	}, recs)
 	if err != nil {
-		unwritten, uncertain := len(batch)-len(ids), 0
-		if errors.Is(err, stream.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			unwritten, uncertain = 0, unwritten
+		if !uncertain {
+			return r.breakOff(len(batch), 0, err)
 		}
-		return r.breakOff(unwritten, uncertain, ids, err)
+		return r.breakOff(0, len(batch), err)
 	}
+	r.logNext = batch[len(batch)-1].seq + 1
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.note(ids)
+	r.written += len(batch)
+	r.lastID = got.Last
+	r.seen, r.seenSum = got.Last, stream.Checksum(recs[len(recs)-1].Event)
+	r.dirty = r.dirty || got.Foreign
 	if ended != "" {
+		r.end = ended
 		info := r.info
 		info.State = ended
 		r.endInfo = &info
@@ -281,24 +335,66 @@ func (r *Run) write(ctx context.Context, batch []item) error {
 	return nil
 }
 
-// note counts what is written. Caller holds mu.
-func (r *Run) note(ids []stream.ID) {
-	if len(ids) > 0 {
-		r.written += len(ids)
-		r.lastID = ids[len(ids)-1]
+// retryPause is the first pause before an append is repeated; each is twice the one before.
+const retryPause = 25 * time.Millisecond
+
+// append appends a batch, again and again while the answer is lost and ctx lasts. uncertain says of an error that the batch
+// may be in the log all the same.
+func (r *Run) append(ctx context.Context, a stream.FencedAppend, recs []stream.Record) (got stream.Appended, uncertain bool, err error) {
+	for pause := retryPause; ; pause *= 2 {
+		got, err = r.pub.log.AppendFenced(ctx, r.info.Run, a, recs...)
+		switch {
+		case err == nil:
+			return got, false, nil
+		case errors.Is(err, stream.ErrFull): // the script has looked first, and found that it isn't there
+			return got, false, err
+		case !lost(err):
+			return got, uncertain, err
+		}
+		uncertain = true
+		if !wait(ctx, pause) {
+			return got, uncertain, err
+		}
+	}
+}
+
+// lost says whether an error leaves open what became of a command.
+func lost(err error) bool {
+	return errors.Is(err, stream.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// wait waits for d; false where ctx ends before.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
 // breakOff ends the Run, not the run, after a write that failed.
-func (r *Run) breakOff(unwritten, uncertain int, ids []stream.ID, cause error) error {
+func (r *Run) breakOff(unwritten, uncertain int, cause error) error {
+	if errors.Is(cause, stream.ErrRunEnded) {
+		cause = errors.Join(ErrEnded, cause)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.note(ids)
+	if before, broken := errors.AsType[*WriteError](r.broken); broken {
+		both := *before
+		both.Unwritten += unwritten
+		both.Uncertain += uncertain
+		r.broken = &both
+		return r.broken
+	}
 	r.broken = &WriteError{
 		Written: r.written, Uncertain: uncertain, Unwritten: unwritten + len(r.pending), LastID: r.lastID, Err: cause,
 	}
 	r.pending, r.pendingBytes = nil, 0
 	r.stopTimer()
+	r.cancel(r.broken)
 	return r.broken
 }
 

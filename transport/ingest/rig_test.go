@@ -44,6 +44,7 @@ const patience = 20 * time.Second
 // log is what the tests read back from.
 type log interface {
 	publish.Log
+	Append(ctx context.Context, run stream.RunID, recs ...stream.Record) ([]stream.ID, error)
 	NewRegistry(tail *stream.Tail) *stream.Registry
 }
 
@@ -55,16 +56,16 @@ type lossy struct {
 	keep bool
 }
 
-func (l *lossy) Append(ctx context.Context, run stream.RunID, recs ...stream.Record) ([]stream.ID, error) {
+func (l *lossy) AppendFenced(ctx context.Context, run stream.RunID, a stream.FencedAppend, recs ...stream.Record) (stream.Appended, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lose == nil {
-		return l.Memory.Append(ctx, run, recs...)
+		return l.Memory.AppendFenced(ctx, run, a, recs...)
 	}
 	if l.keep {
-		_, _ = l.Memory.Append(ctx, run, recs...)
+		_, _ = l.Memory.AppendFenced(ctx, run, a, recs...)
 	}
-	return nil, &stream.AppendError{Err: l.lose}
+	return stream.Appended{}, &stream.AppendError{Err: l.lose}
 }
 
 func (l *lossy) setLoss(err error, keep bool) {
@@ -83,7 +84,7 @@ type rig struct {
 
 func newRig(t *testing.T, log log, cfg ingest.Config) *rig {
 	t.Helper()
-	publisher, err := publish.New(log, log.NewRegistry(nil), publish.Config{MaxEvent: cfg.MaxEvent})
+	publisher, err := publish.New(log, log.NewRegistry(nil), publish.Config{MaxEvent: cfg.MaxEvent, WriteTimeout: 500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
