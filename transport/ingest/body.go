@@ -33,6 +33,7 @@ type body struct {
 	taken   int  // events that the run took
 	inputAt int  // index of the input; −1 where there is none
 	ended   bool // the run ended within this body
+	counted bool // the sender counts events, those included that are rejected and skipped
 	late    error
 }
 
@@ -176,6 +177,9 @@ func (b *body) rejectEvent(ctx context.Context, at int, bad *publish.InvalidErro
 		}
 		return err
 	}
+	if b.counted {
+		b.run.Skip()
+	}
 	if !bad.Terminal || b.run.Ended() {
 		return nil
 	}
@@ -215,6 +219,10 @@ func (b *body) cutOff() error {
 func (b *body) result(err error) error {
 	bad, broken := errors.AsType[*publish.WriteError](err)
 	switch {
+	case broken && bad.Uncertain == 0 && errors.Is(err, publish.ErrFenced):
+		return fenced(err)
+	case broken && bad.Uncertain == 0 && errors.Is(err, publish.ErrEnded):
+		return runEnded()
 	case broken && bad.Uncertain > 0:
 		b.ans.Uncertain = bad.Uncertain
 		return &transport.Error{

@@ -3,8 +3,10 @@ package ingest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -125,6 +127,10 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 		w.Header().Set("Accept-Post", acceptPost)
 		return err
 	}
+	sequence, err := sequenceOf(r.Header)
+	if err != nil {
+		return err
+	}
 	if form == formatJSON && r.ContentLength > s.cfg.MaxJSON {
 		return bodyTooLarge()
 	}
@@ -138,11 +144,12 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 		return openError(err)
 	}
 	defer done()
-	writer, err := s.opener.Open(r.Context(), publish.RunConfig{Run: run, Continue: true})
+	writer, err := s.opener.Open(r.Context(), publish.RunConfig{Run: run, Continue: true, Sequence: sequence})
 	if err != nil {
 		return openError(err)
 	}
 	b := newBody(s.cfg, form, writer, http.NewResponseController(w), ans)
+	b.counted = sequence != nil
 	stop := context.AfterFunc(ctx, b.clock.interrupt) //nolint:contextcheck // it ends with the server, not with the request
 	defer stop()
 	err = b.copy(context.WithoutCancel(r.Context()), r.Body)
@@ -191,6 +198,47 @@ func formatOf(h http.Header) (format, error) {
 	}
 }
 
+// Header fields that make a retry safe.
+const (
+	headerProducer = "Aguihub-Producer"
+	headerEpoch    = "Aguihub-Epoch"
+	headerSeq      = "Aguihub-Seq"
+)
+
+// sequenceOf reads them; nil where there are none.
+func sequenceOf(h http.Header) (*publish.Sequence, error) {
+	var values [3]string
+	given := 0
+	for i, name := range []string{headerProducer, headerEpoch, headerSeq} {
+		switch all := h.Values(name); len(all) {
+		case 0:
+			continue
+		case 1:
+			values[i] = all[0]
+			given++
+		default:
+			return nil, badSequence(name + " stands there twice")
+		}
+	}
+	if given == 0 {
+		return nil, nil
+	}
+	if given < len(values) {
+		return nil, badSequence(headerProducer + ", " + headerEpoch + " and " + headerSeq + " belong together: all three, or none")
+	}
+	epoch, err := strconv.ParseUint(values[1], 10, 53)
+	if err != nil || epoch == 0 {
+		return nil, badSequence(headerEpoch + " must be a number from 1 on")
+	}
+	seq, err := strconv.ParseUint(values[2], 10, 53)
+	if err != nil {
+		return nil, badSequence(headerSeq + " must be a number from 0 on")
+	}
+	return &publish.Sequence{Producer: values[0], Epoch: epoch, Seq: seq}, nil
+}
+
+func badSequence(message string) error { return transport.BadRequest("bad_sequence", message) }
+
 func bodyTooLarge() error {
 	return &transport.Error{
 		Status: http.StatusRequestEntityTooLarge, Code: "body_too_large",
@@ -200,9 +248,19 @@ func bodyTooLarge() error {
 
 // openError says why a run can't be written to.
 func openError(err error) error {
+	if gap, ok := errors.AsType[*stream.GapError](err); ok {
+		return &transport.Error{
+			Status: http.StatusConflict, Code: "sequence_gap", Cause: err,
+			Message: fmt.Sprintf("events before these are missing: %s must be at most %d", headerSeq, gap.Next),
+		}
+	}
 	switch {
 	case errors.Is(err, publish.ErrEnded):
 		return runEnded()
+	case errors.Is(err, publish.ErrFenced):
+		return fenced(err)
+	case errors.Is(err, publish.ErrBadSequence):
+		return badSequence(headerProducer + " must be 1 to 128 of A-Z, a-z, 0-9 and ._~-")
 	case errors.Is(err, context.Canceled): // the sender has left
 		return truncated()
 	default:
@@ -218,6 +276,14 @@ func truncated() error {
 
 func runEnded() error {
 	return &transport.Error{Status: http.StatusConflict, Code: "run_ended", Message: "the run has ended and takes no more events"}
+}
+
+// fenced says that somebody else writes the run now.
+func fenced(cause error) error {
+	return &transport.Error{
+		Status: http.StatusConflict, Code: "fenced", Cause: cause,
+		Message: "a producer with a later epoch writes the run, or a hub has ended it because this one gave no sign of life",
+	}
 }
 
 // runBusy says that another request writes the run.
