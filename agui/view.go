@@ -28,8 +28,9 @@ type View struct {
 	pending    [2][]byte
 	terminal   []byte
 	shuffled   Position
-	had        [2]bool // reasoning, activity messages: ever
-	last       [2][]byte
+	had        [2]bool   // reasoning, activity messages: ever
+	last       [2][]byte // the path's newest RUN_STARTED and RUN_FINISHED
+	lastBefore [2][]byte // the same before this run
 
 	once     sync.Once
 	preamble Preamble
@@ -58,6 +59,9 @@ func (r *Run) View() *View {
 		spanOwners: r.adm.spanOwners(), closed: r.adm.closed, last: [2][]byte{f.lastStart, f.lastFinish},
 		customs: f.customs.clone(), raws: f.raws.clone(), terminal: r.terminal, shuffled: f.shuffled,
 		had: [2]bool{f.hadReasoning, f.hadActivity},
+	}
+	if r.base != nil {
+		v.lastBefore = [2][]byte{r.base.LastStart, r.base.LastFinish}
 	}
 	if f.stateKnown {
 		v.state = f.state.raw()
@@ -115,6 +119,15 @@ func (v *View) MessageIDs() []string {
 func (v *View) HasOpenCalls() bool {
 	return slices.ContainsFunc(v.items, func(it openItem) bool { return it.kind == itemTool }) ||
 		slices.ContainsFunc(v.lanes, func(l lane) bool { return l.kind == itemTool })
+}
+
+// LastFinishBefore is LastFinish as of this run's start.
+func (v *View) LastFinishBefore() (start, finish []byte) { return v.lastBefore[0], v.lastBefore[1] }
+
+// Interrupts says whether a RUN_FINISHED leaves interrupts open; nil doesn't.
+func Interrupts(finish []byte) bool {
+	var e Event
+	return finish != nil && e.Parse(finish) == nil && e.Outcome() == "interrupt"
 }
 
 // LastFinish is the RUN_FINISHED of the newest run of the path that ended with one, and that run's RUN_STARTED without

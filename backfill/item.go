@@ -88,8 +88,13 @@ func attached(run stream.RunID, thread stream.ThreadID, full bool, name string) 
 	return control(ControlAttached, c)
 }
 
-func catchup(mode string) Item {
-	return control(ControlCatchup, controlCatchup{Control: ControlCatchup, Mode: mode})
+// catchup opens a bracket; from is the cursor that it goes on from, "" for nothing.
+func catchup(mode, from string) Item {
+	c := controlCatchup{Control: ControlCatchup, Mode: mode}
+	if from != "" {
+		c.From = &from
+	}
+	return control(ControlCatchup, c)
 }
 
 func live(cursor stream.Cursor, omitted int) Item {

@@ -17,15 +17,15 @@ type machine struct {
 	resolved bool // the run's start was seen and what it started from is known
 
 	// set by Prepare and Admit
-	thread   stream.ThreadID // "" while unknown
-	parent   stream.RunID
-	start    stream.ID // of its RUN_STARTED, or of the RUN_ERROR that it began with
-	end      stream.ID // of its terminal event; zero while it runs
-	outcome  RunState
-	cursor   stream.Cursor // of the newest entry
-	entries  int
-	hasInput bool // the input stands in RUN_STARTED itself
-	withheld withheldList
+	thread    stream.ThreadID // "" while unknown
+	parent    stream.RunID
+	start     stream.ID // of its RUN_STARTED, or of the RUN_ERROR that it began with
+	end       stream.ID // of its terminal event; zero while it runs
+	outcome   RunState
+	cursor    stream.Cursor // of the newest entry
+	entries   int
+	restarted bool // it began anew at least once
+	withheld  withheldList
 }
 
 func (s *Service) newMachine(id stream.RunID) hub.Machine {
@@ -86,7 +86,7 @@ func (m *machine) Admit(en stream.Entry) *hub.Delivery {
 	m.entries++
 	m.cursor = stream.Cursor{Entry: en.ID, Sum: stream.Checksum(en.Event)}
 	if v.Restart {
-		m.start, m.end, m.outcome = en.ID, stream.ID{}, ""
+		m.start, m.end, m.outcome, m.restarted = en.ID, stream.ID{}, "", true
 	}
 	if v.End {
 		m.end, m.outcome = en.ID, outcomeOf(v)

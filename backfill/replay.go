@@ -14,6 +14,7 @@ type replay struct {
 	id      stream.RunID
 	run     *agui.Run
 	cursor  stream.Cursor // of the newest entry read
+	after   stream.ID     // what comes up to it is left out
 }
 
 func newReplay(s *Service, id stream.RunID) *replay {
@@ -32,7 +33,9 @@ func (r *replay) page(ctx context.Context) (out []*hub.Delivery, more bool, err 
 	for _, en := range page.Entries {
 		v := r.run.Apply(agui.Entry{At: position(en.ID), Event: en.Event, Input: en.Input, NoEvent: en.NoEvent})
 		r.cursor = stream.Cursor{Entry: en.ID, Sum: stream.Checksum(en.Event)}
-		out = append(out, deliver(en.ID, r.cursor, v))
+		if r.after.Less(en.ID) {
+			out = append(out, deliver(en.ID, r.cursor, v))
+		}
 	}
 	return out, page.More, nil
 }
@@ -46,7 +49,7 @@ func (ses *Session) openFromStart(ctx context.Context) ([]Item, error) {
 		ses.current.start, ses.current.parent = ses.machine.start, ses.machine.parent
 	})
 	ses.step = func(ctx context.Context) ([]Item, error) { return ses.replayPage(ctx, rep) }
-	return []Item{ses.attachedItem(full), catchup("events")}, nil
+	return []Item{ses.attachedItem(full), catchup(modeEvents, "")}, nil
 }
 
 // replayPage sends one page, until the feed's ring takes over.
@@ -57,11 +60,10 @@ func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error)
 			return nil, err
 		}
 		if ok {
-			ses.sub, ses.step = sub, ses.live
+			ses.sub, ses.step, ses.at = sub, ses.live, rep.cursor
 			items := append(ses.items[:0], live(ses.place(rep.cursor), 0))
 			if rep.run.Ended() {
-				items = append(items, ended(ses.current.run))
-				ses.step = ses.over
+				items = append(items, ses.end())
 			}
 			ses.items = items
 			return items, nil
@@ -75,8 +77,11 @@ func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error)
 	for _, d := range entries {
 		items = append(items, Item{Delivery: d, Cursor: ses.place(d.Cursor)})
 	}
-	ses.items = joinDeltas(items)
-	return ses.items, nil
+	if rep.after.IsZero() {
+		items = joinDeltas(items)
+	}
+	ses.items = items
+	return items, nil
 }
 
 // joinDeltas makes one event of adjacent deltas of one item.

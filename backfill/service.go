@@ -3,6 +3,8 @@ package backfill
 import (
 	"context"
 	"errors"
+	"maps"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -80,6 +82,7 @@ type Service struct {
 	logger   *zap.Logger
 	pasts    *cache
 	threads  *threads
+	resets   resetCounts
 }
 
 // New starts a service whose goroutines end with ctx; Close waits for them. newest is the registry's newest entry as
@@ -101,3 +104,25 @@ func (s *Service) Close() {
 
 // Figures reads the hub's figures.
 func (s *Service) Figures() hub.Figures { return s.hub.Figures() }
+
+// resetCounts counts resets by reason.
+type resetCounts struct {
+	mu sync.Mutex
+	by map[string]int64
+}
+
+func (s *Service) countReset(reason string) {
+	s.resets.mu.Lock()
+	defer s.resets.mu.Unlock()
+	if s.resets.by == nil {
+		s.resets.by = map[string]int64{}
+	}
+	s.resets.by[reason]++
+}
+
+// Resets are the resets since start, by reason.
+func (s *Service) Resets() map[string]int64 {
+	s.resets.mu.Lock()
+	defer s.resets.mu.Unlock()
+	return maps.Clone(s.resets.by)
+}

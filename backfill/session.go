@@ -18,11 +18,26 @@ type Request struct {
 	Thread stream.ThreadID
 	// Head follows this run's branch of the thread.
 	Head stream.RunID
+	// After is the cursor to continue from, as it came; "" attaches afresh.
+	After string
+	// Catchup is how to bring a subscriber on who continues; "" is by snapshot.
+	Catchup Catchup
 	// FromStart sends the run's own events from the first entry instead of snapshots.
 	FromStart bool
 	// Raw adds RAW events to what a preamble repeats.
 	Raw bool
 }
+
+// Catchup is a way to bring a subscriber on.
+type Catchup string
+
+// The ways: docs/contract.md, section 2.
+const (
+	CatchupSnapshot Catchup = "snapshot" // by snapshots
+	CatchupEvents   Catchup = "events"   // by the missed events while they are few, else by snapshots
+	CatchupAuto     Catchup = "auto"     // by the smaller of the two
+	CatchupOnly     Catchup = "only"     // by the missed events, however many (SSE)
+)
 
 // Session is one attach. Its methods are for one goroutine, but for Close.
 type Session struct {
@@ -35,9 +50,12 @@ type Session struct {
 	thread  *thread // nil for a run
 	release func()  // of the thread
 	current threadRun
-	// held are the ids of the messages that the subscriber holds from the run before, nil where it holds none.
-	held     []string
+	// held is what the subscriber holds of the run before.
+	held     agui.Holder
 	attached bool
+	at       stream.Cursor // of the current run: the newest entry that the subscriber has or was told is covered
+	lagged   bool          // what was returned last was a catch-up after lag
+	finished []byte        // the RUN_FINISHED that the subscriber's pending interrupts come from, as far as is known
 
 	feed    *hub.Feed
 	machine *machine
@@ -153,14 +171,19 @@ func (ses *Session) openRun(ctx context.Context) ([]Item, error) {
 	if err := ses.enter(ctx); err != nil {
 		return nil, err
 	}
-	if ses.request.FromStart {
+	switch {
+	case ses.request.FromStart:
 		return ses.openFromStart(ctx)
+	case ses.request.After != "":
+		return ses.resume(ctx)
 	}
-	return ses.restate("fresh")
+	return ses.restate(nil, modeFresh)
 }
 
 func (ses *Session) openThread(ctx context.Context) ([]Item, error) {
-	if head := ses.request.Head; head != "" {
+	if run, ok := ses.threadRun(ctx); ok {
+		ses.current = run
+	} else if head := ses.request.Head; head != "" {
 		ses.current = threadRun{run: head}
 	} else {
 		r, ok, _ := ses.thread.newest()
@@ -187,51 +210,6 @@ func (ses *Session) awaitFirst(ctx context.Context) ([]Item, error) {
 	}
 	ses.current = r
 	return ses.openRun(ctx)
-}
-
-// restate joins the current run where it stands: the bracket with what is past, then the live tail.
-func (ses *Session) restate(mode string) ([]Item, error) {
-	var view *agui.View
-	var cursor stream.Cursor
-	sub, err := ses.feed.Join(func(stream.ID) {
-		view, cursor = ses.machine.run.View(), ses.machine.cursor
-		ses.current.start, ses.current.parent = ses.machine.start, ses.machine.parent
-	})
-	if err != nil {
-		return nil, err
-	}
-	ses.sub = sub
-	if view.Size() > ses.service.config.MaxConversation {
-		return nil, ErrTooLarge
-	}
-	items := ses.items[:0]
-	if !ses.attached {
-		items = append(items, ses.attachedItem(view.Full))
-	}
-	items = append(items, catchup(mode))
-	p := view.Preamble()
-	if mode != "fresh" {
-		p = view.PreambleFor(agui.Holder{Messages: ses.held})
-	} else if ses.thread != nil {
-		items = events(items, p.Pending)
-	}
-	items = events(items, p.Start, p.Past)
-	omitted := p.Omitted
-	if ses.request.Raw {
-		items = events(items, p.PassingRaw)
-		omitted = p.OmittedRaw
-	} else {
-		items = events(items, p.Passing)
-	}
-	items = events(items, p.Lanes, p.Terminal)
-	items = append(items, live(ses.place(cursor), omitted))
-	ses.items, ses.step = items, ses.live
-	if view.Ended {
-		items = append(items, ended(ses.current.run))
-		ses.held = view.MessageIDs()
-		ses.step = ses.over
-	}
-	return items, nil
 }
 
 func (ses *Session) attachedItem(full bool) Item {
@@ -265,10 +243,13 @@ func events(items []Item, lists ...[][]byte) []Item {
 // live hands on what comes.
 func (ses *Session) live(ctx context.Context) ([]Item, error) {
 	queue, err := ses.sub.Next(ctx, ses.queue)
+	if errors.Is(err, hub.ErrLagged) {
+		return ses.catchUpAfterLag()
+	}
 	if err != nil {
 		return nil, err
 	}
-	ses.queue = queue
+	ses.queue, ses.lagged = queue, false
 	items := ses.items[:0]
 	for _, d := range queue {
 		if d.Restart {
@@ -276,10 +257,9 @@ func (ses *Session) live(ctx context.Context) ([]Item, error) {
 			return ses.restarted(d)
 		}
 		items = append(items, Item{Delivery: d, Cursor: ses.place(d.Cursor)})
+		ses.at = d.Cursor
 		if d.End {
-			items = append(items, ended(ses.current.run))
-			ses.feed.With(func(stream.ID) { ses.held = ses.machine.run.View().MessageIDs() })
-			ses.step = ses.over
+			items = append(items, ses.end())
 			break
 		}
 	}
@@ -287,22 +267,15 @@ func (ses *Session) live(ctx context.Context) ([]Item, error) {
 	return items, nil
 }
 
-// restarted begins anew: the run did.
-func (ses *Session) restarted(d *hub.Delivery) ([]Item, error) {
-	latest := ses.place(d.Cursor).String()
-	ses.sub.Close()
-	ses.sub = nil
-	ses.attached, ses.held = false, nil
-	before := append(ses.items, control(ControlReset, controlReset{
-		Control: ControlReset, Reason: "restarted", Latest: &latest,
-	}))
-	ses.items = nil
-	fresh, err := ses.restate("fresh")
-	if err != nil {
-		return nil, err
-	}
-	ses.items = append(before, fresh...)
-	return ses.items, nil
+// end is the current run's end for the subscriber.
+func (ses *Session) end() Item {
+	ses.feed.With(func(stream.ID) {
+		view := ses.machine.run.View()
+		ses.held = view.Holder(position(ses.at.Entry))
+		_, ses.finished = view.LastFinish()
+	})
+	ses.step = ses.over
+	return ended(ses.current.run)
 }
 
 // over comes after a run's end: a run's session ends, a thread's goes on with the next run.
@@ -347,14 +320,14 @@ func (ses *Session) nextRun(before threadRun) ([]Item, error) {
 		watch = m.parent == before.run && (m.run.InputInEvent() || !m.run.InputKnown())
 	})
 	if !watch {
-		return ses.restate("snapshot")
+		return ses.restate(nil, modeSnapshot)
 	}
 	sub, ok, err := ses.feed.JoinAfter(stream.ID{})
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return ses.restate("snapshot")
+		return ses.restate(nil, modeSnapshot)
 	}
 	ses.sub, ses.step = sub, ses.live
 	return nil, nil

@@ -234,3 +234,15 @@ func (th *thread) after(r threadRun, branch bool) (next threadRun, ok bool, chan
 	}
 	return threadRun{}, false, th.changed
 }
+
+// byHash is the started run that a thread's cursor names.
+func (th *thread) byHash(hash uint32) (threadRun, bool) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	for _, r := range th.started {
+		if stream.HashRun(r.run) == hash {
+			return r, true
+		}
+	}
+	return threadRun{}, false
+}

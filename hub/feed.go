@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -282,16 +283,30 @@ func (f *Feed) With(see func(last stream.ID)) {
 	see(f.last)
 }
 
-// Join adds a subscriber that gets every entry from now on. see is called under the same lock, when the machine
-// stands at entry last: what see finds and what the subscriber gets meet without a gap or a repeat.
-func (f *Feed) Join(see func(last stream.ID)) (*Subscriber, error) {
+// Join adds a subscriber that gets every entry from now on. see is called under the same lock, when the machine stands
+// at entry last: what see finds and what the subscriber gets meet without a gap or a repeat. missed are the deliveries
+// after the given entry; covered is false where the ring doesn't reach back to it.
+func (f *Feed) Join(after stream.ID, see func(last stream.ID, missed []*Delivery, covered bool)) (*Subscriber, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
 		return nil, f.err
 	}
-	see(f.last)
+	missed, covered := f.since(after)
+	see(f.last, missed, covered)
 	return f.add(nil), nil
+}
+
+// since are the deliveries after an entry; f.mu is held.
+func (f *Feed) since(after stream.ID) (missed []*Delivery, covered bool) {
+	if after.Less(f.ringFrom) {
+		return nil, false
+	}
+	from := len(f.ring)
+	for from > 0 && after.Less(f.ring[from-1].ID) {
+		from--
+	}
+	return slices.Clone(f.ring[from:]), true
 }
 
 // JoinAfter adds a subscriber that gets every entry after the given one, zero meaning from the first. ok is false if
@@ -302,14 +317,11 @@ func (f *Feed) JoinAfter(after stream.ID) (s *Subscriber, ok bool, err error) {
 	if f.err != nil {
 		return nil, false, f.err
 	}
-	if after.Less(f.ringFrom) {
+	missed, covered := f.since(after)
+	if !covered {
 		return nil, false, nil
 	}
-	from := len(f.ring)
-	for from > 0 && after.Less(f.ring[from-1].ID) {
-		from--
-	}
-	return f.add(f.ring[from:]), true, nil
+	return f.add(missed), true, nil
 }
 
 func (f *Feed) add(queue []*Delivery) *Subscriber {

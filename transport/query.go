@@ -4,27 +4,18 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/stream"
 )
 
 // AttachQuery is the query of an attach: docs/contract.md, section 3.
 type AttachQuery struct {
 	After     string // as it was sent; it may be no cursor at all
-	Catchup   Catchup
+	Catchup   backfill.Catchup
 	FromStart bool
 	Head      stream.RunID // "" unless another branch of a thread is followed
 	Raw       bool
 }
-
-// Catchup says how a reconnect is brought up.
-type Catchup string
-
-// The ways of a catch-up.
-const (
-	CatchupSnapshot Catchup = "snapshot"
-	CatchupEvents   Catchup = "events"
-	CatchupAuto     Catchup = "auto"
-)
 
 // ParseAttach reads the query. thread says whether a thread is attached to. An empty value is as good as none, and
 // unknown names are ignored.
@@ -33,10 +24,10 @@ func ParseAttach(r *http.Request, thread bool) (AttachQuery, error) {
 	if err != nil {
 		return AttachQuery{}, BadRequest("bad_query", "the query can't be read")
 	}
-	q := AttachQuery{After: values.Get("after"), Catchup: CatchupSnapshot}
-	switch v := Catchup(values.Get("catchup")); v {
+	q := AttachQuery{After: values.Get("after"), Catchup: backfill.CatchupSnapshot}
+	switch v := backfill.Catchup(values.Get("catchup")); v {
 	case "":
-	case CatchupSnapshot, CatchupEvents, CatchupAuto:
+	case backfill.CatchupSnapshot, backfill.CatchupEvents, backfill.CatchupAuto:
 		q.Catchup = v
 	default:
 		return q, BadRequest("bad_query", "catchup must be snapshot, events or auto")

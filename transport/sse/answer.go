@@ -143,22 +143,22 @@ func (a *answer) tooLarge(it *backfill.Item) bool {
 	return len(it.Event) > limit
 }
 
-// missedNothing says whether a client comes back to a run that has ended, with a cursor at the run's newest entry: an
-// EventSource would go on coming back otherwise.
+// missedNothing says whether a client comes back to a run that has ended and misses nothing of it: an EventSource would
+// go on coming back otherwise.
 func (a *answer) missedNothing(items []backfill.Item) bool {
-	if a.ask.request.Thread != "" || a.ask.after.Entry.IsZero() {
+	if a.ask.request.Thread != "" || a.ask.request.After == "" {
 		return false
 	}
-	var ended, at bool
+	ended := false
 	for i := range items {
-		switch items[i].Control {
-		case backfill.ControlLive:
-			at = items[i].Cursor.Entry == a.ask.after.Entry && items[i].Cursor.Sum == a.ask.after.Sum
-		case backfill.ControlEnded:
+		switch it := &items[i]; {
+		case it.Event != nil, it.Delivery != nil && len(it.Delivery.Events) > 0, it.Control == backfill.ControlReset:
+			return false
+		case it.Control == backfill.ControlEnded:
 			ended = true
 		}
 	}
-	return ended && at
+	return ended
 }
 
 // Errors that end a body.

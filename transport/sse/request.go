@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/transport"
 )
 
@@ -36,9 +36,7 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, thread bool) (ask
 	if after == "" {
 		after = attach.After
 	}
-	if c, err := stream.ParseCursor(after); err == nil {
-		q.after = c
-	}
+	q.request.After, q.request.Catchup = after, backfill.CatchupOnly
 	if q.post {
 		q.posted, err = s.readInput(w, r)
 	}

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/backfill"
-	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport"
 )
 
@@ -55,7 +54,6 @@ func (s *Server) handler(thread bool) http.Handler {
 // ask is what a request asks for.
 type ask struct {
 	request backfill.Request
-	after   stream.Cursor // where the client left off; zero where it says nothing that can be read
 	post    bool
 	posted  []string // ids of the messages that were posted
 }
