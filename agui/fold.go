@@ -129,11 +129,7 @@ func (f *fold) apply(e *Event, ef effect) {
 		f.toolResult(e)
 	case StateSnapshot:
 		f.setState(e.get(fSnapshot))
-	case StateDelta:
-		if f.state.apply(e.get(fDelta)) == nil {
-			f.stateKnown = true
-			f.size += len(e.get(fDelta))
-		}
+	case StateDelta: // patchState had it before it was admitted
 	case MessagesSnapshot:
 		f.snapshot(e.get(fMessages), e.get(fMetadata))
 	case ActivitySnapshot:
@@ -152,6 +148,16 @@ func (f *fold) apply(e *Event, ef effect) {
 		f.finish(e)
 	default: // the others change nothing that a client holds
 	}
+}
+
+// patchState applies a patch to the state, as a whole or not at all.
+func (f *fold) patchState(patch []byte) error {
+	err := f.state.apply(patch)
+	if err == nil {
+		f.stateKnown = true
+		f.size += len(patch)
+	}
+	return err
 }
 
 // text applies a text message's event; a chunk that opened its message is START and CONTENT in one.

@@ -1,6 +1,9 @@
 package agui
 
-import "bytes"
+import (
+	"bytes"
+	"errors"
+)
 
 // Conversation is what a run's fold begins with and what it leaves for the next run of its thread. It is immutable.
 type Conversation struct {
@@ -104,12 +107,30 @@ func (r *Run) admit(en Entry) Verdict {
 	if err := r.event.Parse(en.Event); err != nil {
 		return r.adm.Refuse(err, en.Event)
 	}
+	if r.event.Type == StateDelta {
+		if v, fatal := r.patch(); fatal {
+			return v
+		}
+	}
 	v := r.adm.Admit(&r.event)
 	v.Event = r.event.Raw
 	if r.config.PassInvalid && !v.Send && v.Instead == nil && !v.Late {
 		v.Send = true
 	}
 	return v
+}
+
+// patch applies a STATE_DELTA ahead of its admission, where nothing else can be wrong with it: a patch that would put a
+// function or a cycle into the client's state ends the client's run, though nothing is wrong with the event's shape.
+func (r *Run) patch() (v Verdict, fatal bool) {
+	if !r.adm.Started() || r.adm.Ended() || checkEvent(&r.event) != nil {
+		return Verdict{}, false
+	}
+	err := r.fold.patchState(r.event.get(fDelta))
+	if !errors.Is(err, errInherited) && !errors.Is(err, errCircular) {
+		return Verdict{}, false
+	}
+	return withheld(ReasonIllegal, "the patch would break the client: "+err.Error()), true
 }
 
 // take folds the event that was admitted last.
