@@ -149,24 +149,24 @@ func (r *Run) pushEnd(event any) error {
 		bad.Reason = agui.ReasonMalformed
 		return bad
 	}
-	for _, closing := range r.seal(&e) {
+	for _, closing := range sealAdmission(r.adm, &e) {
 		r.push(item{rec: recordOf(closing)})
 	}
 	r.push(item{rec: recordOf(e.Raw), ended: stateOfEnd(&e, verdict)})
 	return nil
 }
 
-// seal ends the run's admission with a terminal event and returns what closes the open items. Caller holds mu.
-func (r *Run) seal(e *agui.Event) [][]byte {
-	if e.Type == agui.RunError && r.adm.Started() {
+// sealAdmission ends a run's admission with a terminal event and returns what closes the open items.
+func sealAdmission(adm *agui.Admission, e *agui.Event) [][]byte {
+	if e.Type == agui.RunError && adm.Started() {
 		// A client needs no closings before a RUN_ERROR, but those who read the log by themselves are better off with
 		// them, and only a RUN_FINISHED makes the admission tell them.
 		var end agui.Event
 		if err := end.Parse([]byte(`{"type":"RUN_FINISHED","threadId":"","runId":""}`)); err == nil {
-			return r.adm.Admit(&end).Closings
+			return adm.Admit(&end).Closings
 		}
 	}
-	return r.adm.Admit(e).Closings
+	return adm.Admit(e).Closings
 }
 
 // Close ends the Run: a run that hasn't ended gets RUN_ERROR with the code CodeUnfinished, since leaving it open would
