@@ -1,0 +1,80 @@
+package backfill_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/stream"
+)
+
+// benchLog is a log in memory with its tail, as a Service wants it.
+type benchLog struct {
+	*stream.Memory
+	*stream.Tail
+}
+
+// BenchmarkAttach is an attach from the request to the end of its bracket, on a hub that follows the run already: time
+// and bytes must not grow with the events. The conversation weighs 20 KB.
+func BenchmarkAttach(b *testing.B) {
+	for _, n := range []int{100, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("%d events", n), func(b *testing.B) {
+			ctx, cancel := context.WithCancel(b.Context())
+			memory, err := stream.NewMemory(stream.Config{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			tail := memory.NewTail(stream.TailConfig{})
+			ended := make(chan error, 1)
+			go func() { ended <- tail.Run(ctx) }()
+			service := backfill.New(ctx, benchLog{memory, tail}, memory.NewRegistry(tail), stream.ID{}, backfill.Config{Name: "bench"}, zap.NewNop())
+			defer func() { service.Close(); cancel(); <-ended }()
+			writeLongRun(b, memory, n)
+			bytes := 0
+			attach := func() {
+				session, err := service.Attach(ctx, backfill.Request{Run: "long"})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer session.Close()
+				items, err := session.Next(ctx)
+				if err != nil {
+					b.Fatal(err)
+				}
+				bytes = 0
+				for _, it := range items {
+					bytes += len(it.Event) + len(it.Line)
+				}
+			}
+			attach() // the cold one reads the run
+			b.ReportAllocs()
+			for b.Loop() {
+				attach()
+			}
+			b.ReportMetric(float64(bytes), "bytes/attach")
+		})
+	}
+}
+
+func writeLongRun(b *testing.B, log *stream.Memory, n int) {
+	b.Helper()
+	recs := []stream.Record{
+		{Event: []byte(`{"type":"RUN_STARTED","threadId":"t","runId":"long"}`)},
+		{Event: []byte(`{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`)},
+		{Event: []byte(`{"type":"STATE_SNAPSHOT","snapshot":{"n":0}}`)},
+	}
+	text := min(n/2, 2000)
+	for i := len(recs); i < n; i++ {
+		if i%(n/text) == 0 {
+			recs = append(recs, stream.Record{Event: fmt.Appendf(nil, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"%0*d"}`, 20_000/text, i)})
+		} else {
+			recs = append(recs, stream.Record{Event: fmt.Appendf(nil, `{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/n","value":%d}]}`, i)})
+		}
+	}
+	if _, err := log.Append(b.Context(), "long", recs...); err != nil {
+		b.Fatal(err)
+	}
+}
