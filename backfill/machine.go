@@ -36,20 +36,20 @@ func (s *Service) newMachine(id stream.RunID) hub.Machine {
 func (m *machine) Prepared() bool { return m.resolved }
 
 // Prepare implements hub.Machine: where the run's start is among the next entries it finds out what came before it.
-func (m *machine) Prepare(ctx context.Context, next []stream.Entry) error {
+func (m *machine) Prepare(ctx context.Context, next []stream.Entry) (ready func(), err error) {
 	st, ok := findStart(next)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	m.thread, m.parent, m.start = st.thread, st.parent, st.id
 	base, err := m.service.history(ctx, m.id, st)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	m.run.Rebase(base.conversation)
-	m.parent = base.run
-	m.resolved = true
-	return nil
+	return func() {
+		m.thread, m.parent, m.start = st.thread, base.run, st.id
+		m.run.Rebase(base.conversation)
+		m.resolved = true
+	}, nil
 }
 
 // start is what a run's first RUN_STARTED says.

@@ -130,13 +130,17 @@ func (f *Feed) page(ctx context.Context) (more bool, err error) {
 	if page.Anchor == stream.AnchorMissing {
 		return false, ErrLost
 	}
+	var ready func()
 	if len(page.Entries) > 0 && !f.machine.Prepared() {
-		if err := f.machine.Prepare(ctx, page.Entries); err != nil {
+		if ready, err = f.machine.Prepare(ctx, page.Entries); err != nil {
 			return false, err
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if ready != nil {
+		ready()
+	}
 	f.apply(page.Entries)
 	return page.More, nil
 }

@@ -25,9 +25,10 @@ type Log interface {
 // feed's lock or by the feed's loader, never by two goroutines at once.
 type Machine interface {
 	// Prepared says whether Admit may be called; until it is, Prepare is called first with the next entries. Prepare
-	// may wait and do I/O; the lock isn't held.
+	// may wait and do I/O: the lock isn't held, so it changes nothing that others may look at. What it found out is
+	// taken over by ready, which is called under the lock; nil where there is nothing.
 	Prepared() bool
-	Prepare(ctx context.Context, next []stream.Entry) error
+	Prepare(ctx context.Context, next []stream.Entry) (ready func(), err error)
 	// Admit takes the next entry. It must not block.
 	Admit(entry stream.Entry) *Delivery
 	// Size is what the machine holds in memory, in bytes.
