@@ -15,6 +15,11 @@ type Options struct {
 	MaxEvents int    // about how many events at most; 0 means 150. What is open at the end is closed beyond it
 	Legacy    bool   // THINKING_* events too; the stream is then marked Legacy
 	Plain     bool   // no odd spelling of JSON: keys in order, once each, without escapes; no spaces between tokens
+
+	// Contradict lets an id be used under several owners, and a message vanish whose call a chunk mode still holds: all of it legal for a
+	// client that watches. To one that a snapshot brings to that place it can be fatal, since its verifier takes who a message names for
+	// the owner of the message's id and calls.
+	Contradict bool
 }
 
 // Generate makes a stream that client 1.0.0 accepts from the first event to the last, always the same for a seed: name it when a test fails.

@@ -17,13 +17,55 @@ func (g *gen) anyTag(percent int) string {
 // tag is what a further event of a thing may carry: its owner, or nothing; anything for what nobody owns yet.
 func (g *gen) tag(kind, id string) string {
 	owner, ok := g.owners[kind][id]
+	named, held := g.named(kind, id)
 	switch {
-	case !ok:
+	case g.opt.Contradict && !ok:
 		return g.anyTag(30)
-	case g.chance(25):
+	case g.opt.Contradict:
+	case !ok && !held:
+		return g.anyTag(30)
+	case !ok:
+		owner = named
+	case held && named != owner:
+		return "" // which agrees with both
+	case !held:
+		return owner // always, since nothing else tells it to a client that comes later
+	}
+	if g.chance(25) {
 		return ""
 	}
 	return owner
+}
+
+// named is the owner that a snapshot of the conversation would make a thing's.
+func (g *gen) named(kind, id string) (owner string, held bool) {
+	for _, m := range g.msgs {
+		is := m.id == id && (m.role == kind || kind == "message" && m.role != "reasoning" && m.role != "activity")
+		if is || kind == "tool" && slices.ContainsFunc(m.calls, func(c *toolCall) bool { return c.id == id }) {
+			owner, held = m.owner, true
+		}
+	}
+	return owner, held
+}
+
+// agreed says whether all that a client can know of a message's owner is one and the same.
+func (g *gen) agreed(id string) (owner string, ok bool) {
+	owner, known := g.owners["message"][id]
+	for _, m := range g.msgs {
+		switch {
+		case m.id != id || m.role == "reasoning" || m.role == "activity":
+		case known && m.owner != owner:
+			return "", false
+		default:
+			owner, known = m.owner, true
+		}
+	}
+	return owner, true
+}
+
+// heldByLane tells whether a chunk mode holds a call of the message.
+func (g *gen) heldByLane(m *message) bool {
+	return slices.ContainsFunc(m.calls, func(c *toolCall) bool { return g.inLane("tool", c.id) })
 }
 
 // own records the owner of what an event opens, which the first opener of the run decides.
@@ -194,6 +236,11 @@ func (g *gen) result() {
 			}
 		}
 		tag = g.owners["message"][id]
+		if owner, ok := g.agreed(id); !g.opt.Contradict && ok {
+			tag = owner
+		} else if !g.opt.Contradict {
+			id = g.newID("res")
+		}
 	}
 	content := g.encode(g.words(5))
 	if g.chance(25) && g.opt.Version == V1 {
@@ -290,6 +337,9 @@ func (g *gen) openChunk() {
 		g.append(p.id, first)
 	case 1:
 		parent, tag := g.parent()
+		if m := g.find(parent); !g.opt.Contradict && tag == "" && m != nil && m.role != "assistant" {
+			tag = g.owners["message"][parent] // whom the verifier lets it inherit, while it gets a message of its own
+		}
 		lane = tag
 		p.kind, p.id = "tool", g.newID("call")
 		name := one(g, tools)
@@ -488,6 +538,9 @@ func (g *gen) doOdd() {
 	switch g.pick(3, 2, 2) {
 	case 0:
 		tag, replace := g.anyTag(20), one(g, []string{"", "true", "false"})
+		if !g.opt.Contradict && g.heldByLane(m) {
+			replace = "false"
+		}
 		if replace == "false" { // then an owner that is known stays
 			tag = g.tag("activity", m.id)
 			g.own("activity", m.id, tag)

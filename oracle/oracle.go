@@ -87,7 +87,7 @@ func acquire() (*Oracle, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.worker == nil || shared.worker.ended() {
-		w, err := launch()
+		w, err := launch("server.mjs")
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +108,7 @@ func release() {
 	shared.worker = nil
 }
 
-func launch() (*Oracle, error) {
+func launch(script string) (*Oracle, error) {
 	root, err := repoRoot()
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func launch() (*Oracle, error) {
 		return nil, err
 	}
 	o := &Oracle{done: make(chan struct{}), waiting: map[int64]chan answer{}}
-	o.cmd = exec.Command(node, "server.mjs") //nolint:noctx // it ends with its input, which release closes
+	o.cmd = exec.Command(node, script) //nolint:noctx // it ends with its input, which stop closes
 	o.cmd.Dir = dir
 	o.cmd.Stderr = &o.stderr
 	if o.stdin, err = o.cmd.StdinPipe(); err != nil {

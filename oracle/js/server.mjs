@@ -1,62 +1,9 @@
 // A long-lived worker for the Go tests: the official AG-UI clients behind JSON lines.
 // stdin carries one request a line, {"id":1,"op":"replay",…}; stdout answers each in turn, {"id":1,"result":…} or {"id":1,"error":"…"}.
 // ops: hello · replay · batch (jobs: replays) · prefixes · verdicts · patch. Every op is described at its function.
-import crypto from "node:crypto";
 import readline from "node:readline";
 import { Observable } from "rxjs";
-
-const MODULES = { "1.0.0": "@ag-ui/client", "0.0.59": "client059", "0.0.57": "client057" };
-const ERROR_LIMIT = 600;
-
-// The clients warn on the console for every deviation; only the replay that asks for warnings gets them.
-let sink = null;
-const say = (...parts) => sink?.push(parts.map((p) => (p instanceof Error ? p.message : typeof p === "string" ? p : safe(p))).join(" ").slice(0, ERROR_LIMIT));
-for (const level of ["log", "info", "debug", "warn"]) console[level] = say;
-console.error = (...parts) => { if (!/^Agent execution failed/.test(String(parts[0]))) say(...parts); };
-process.on("unhandledRejection", () => {}); // a client's own stray rejection must not end the worker
-
-const turn = () => new Promise((resolve) => setImmediate(resolve));
-function safe(v) { try { return JSON.stringify(v); } catch { return "(cyclic)"; } }
-
-/** The one text form that Go's oracle.Canonical makes too: keys sorted by UTF-16 units, members without a value left out. */
-export function canonical(v) {
-  if (v === undefined) return "null";
-  if (v === null || typeof v !== "object") return JSON.stringify(v);
-  if (Array.isArray(v)) return `[${v.map(canonical).join(",")}]`;
-  const members = [];
-  for (const key of Object.keys(v).sort()) if (v[key] !== undefined) members.push(`${JSON.stringify(key)}:${canonical(v[key])}`);
-  return `{${members.join(",")}}`;
-}
-/** canonical, or null for a value with a cycle in it. */
-function text(v) { try { return canonical(v); } catch { return null; } }
-const digest = (v) => { const t = text(v); return t === null ? "cycle" : crypto.createHash("sha256").update(t).digest("hex"); };
-
-const agents = new Map();
-/** The Agent class over one client version: its stream comes from a function. */
-async function agentOf(version) {
-  const name = MODULES[version];
-  if (!name) throw new Error(`unknown client version ${version}`);
-  if (!agents.has(version)) {
-    const client = await import(name);
-    class Agent extends client.AbstractAgent {
-      constructor(job, source) {
-        const initial = job.initial ?? {};
-        super({ agentId: "oracle", threadId: "oracle", initialMessages: copy(initial.messages ?? []), initialState: "state" in initial ? copy(initial.state) : {} });
-        this.job = job;
-        this.source = source;
-      }
-      run() {
-        // Set only here: before, the client would refuse to start without an answer to each.
-        if (this.job.initial?.pendingInterrupts) this.pendingInterrupts = copy(this.job.initial.pendingInterrupts);
-        return this.source(this);
-      }
-      connect() { return this.run(); }
-    }
-    agents.set(version, { Agent, schemas: client.EventSchemas });
-  }
-  return agents.get(version);
-}
-function copy(v) { return v === undefined ? undefined : JSON.parse(JSON.stringify(v)); }
+import { MODULES, agentOf, collect, digest, errorText, stageOf, staged, text, turn } from "./clients.mjs";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 /** A line as the wire would carry it, to the event; throws with the stage. A line is text, or {b64} where its bytes are no UTF-8. */
@@ -68,24 +15,9 @@ function decode(line) {
   if (event === null || typeof event !== "object" || Array.isArray(event)) throw staged("json", "not a JSON object");
   return event;
 }
-function staged(stage, message) { const e = new Error(message); e.stage = stage; return e; }
-
-function stageOf(e) {
-  if (e.stage) return e.stage;
-  if (e.name === "ZodError" || e.name === "$ZodError" || e.issues) return "schema";
-  const m = String(e.message ?? e);
-  if (/^First [A-Z_]+_CHUNK|^Ambiguous |^Cannot continue /.test(m)) return "chunks";
-  if (e.constructor?.name === "AGUIError" || /^Cannot send|^First event must|^Step "/.test(m)) return "verify";
-  return "other";
-}
-function errorText(e) {
-  const t = e.issues ? e.issues.slice(0, 3).map((i) => `${(i.path ?? []).join(".")}: ${i.message}`).join("; ") : String(e.message ?? e);
-  return t.slice(0, ERROR_LIMIT);
-}
-
 /**
  * Feeds a job's lines to a client, one event a turn of the event loop: what a network does, and the only way that what came before a bad
- * event is applied (within one turn an error overtakes the events before it). each(agent, k) is called after event k was applied.
+ * event is applied (within one turn an error overtakes the events before it). each(agent, k, warned) is called after event k was applied.
  * job: {version, lines, initial: {messages, state, pendingInterrupts}, run: true for runAgent, parse: true for the schema check of
  * HttpAgent before 1.0, warnings}. Returns {agent, ok, error, stage, at}: at is the first event that was refused.
  */
@@ -102,18 +34,19 @@ async function feed(job, each) {
         } catch (e) { out.at = k; sub.error(e); return; }
         await turn();
         if (sub.closed) { out.at = k; return; }
-        each?.(agent, k);
+        each?.(agent, k, warned);
       }
       sub.complete();
     })();
   });
   const agent = new Agent(job, source);
-  sink = job.warnings ? [] : null;
+  const warned = job.warnings ? [] : null;
+  collect(warned);
   try { await (job.run ? agent.runAgent({ runId: "oracle-run" }) : agent.connectAgent({ runId: "oracle-run" })); }
   catch (e) { out.ok = false; out.error = errorText(e); out.stage = stageOf(e); }
   await turn();
-  if (sink) out.warnings = sink;
-  sink = null;
+  if (warned) out.warnings = warned;
+  collect(null);
   return { agent, out };
 }
 
@@ -155,8 +88,8 @@ async function patch({ version, cases }) {
   while (results.length < cases.length) {
     const base = results.length, lines = [started], warned = [];
     for (const c of cases.slice(base)) lines.push(`{"type":"STATE_SNAPSHOT","snapshot":${c.doc}}`, `{"type":"STATE_DELTA","delta":${c.patch}}`);
-    const { out } = await feed({ version, lines, warnings: true }, (agent, k) => {
-      if (sink.length) { warned.push(...sink.splice(0)); }
+    const { out } = await feed({ version, lines, warnings: true }, (agent, k, said) => {
+      warned.push(...said.splice(0));
       if (k === 0 || k % 2 === 1) { warned.length = 0; return; }
       const failure = warned.find((w) => w.startsWith("Failed to apply state patch")), doc = text(agent.state);
       results.push(doc === null ? { doc: "", error: "cycle" } : { doc, error: failure ? reason(failure) : "" });
