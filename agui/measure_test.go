@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aguihub/aguihub/agui"
@@ -15,7 +17,7 @@ import (
 )
 
 var (
-	sweep     = flag.Bool("sweep", false, "attach at every k of every stream, and more generated streams")
+	sweep     = flag.Bool("sweep", os.Getenv("AGUIHUB_SWEEP") != "", "attach at every k of every stream, and more generated streams")
 	firstSeed = flag.Uint64("seed", 1, "first seed of the generated streams")
 )
 
@@ -46,8 +48,11 @@ func TestAttachAtAnyEntryEndsEqualToWatching(t *testing.T) {
 			t.Logf("%d streams, %d attaches compared; %d streams that this client can't watch; %d attaches with a tool "+
 				"call open (0.0.57 only); read otherwise by this client than by 1.0.0: %v; owner conflicts: %v",
 				m.streams, m.attaches, m.unwatchable, m.openCalls, m.otherwise, m.conflicts)
-			if m.version == oracle.V1 && len(m.conflicts) > m.attaches/100 {
-				t.Error("more than one attach in a hundred is excepted")
+			for _, name := range m.conflicts {
+				stream, _, _ := strings.Cut(name, " ")
+				if _, known := contradicting[stream]; !known {
+					t.Errorf("%s: an id has two owners, and no snapshot brings a client there", name)
+				}
 			}
 			if m.attaches == 0 {
 				t.Fatal("nothing was compared")
@@ -55,6 +60,10 @@ func TestAttachAtAnyEntryEndsEqualToWatching(t *testing.T) {
 		})
 	}
 }
+
+// contradicting names the streams that use an id under two owners, with how: attaches to them may be impossible. The
+// generator makes none by itself; in the corpus there is none.
+var contradicting = map[string]string{}
 
 // attribution matches what the client says of an event whose subagent isn't the owner.
 var attribution = regexp.MustCompile(`subagentRunId '.*' does not match|is owned by`)
