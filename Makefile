@@ -34,8 +34,8 @@ fuzz: ## every fuzz target for FUZZTIME
 bench: ## the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-sweep: setup ## the measure in full: every k of every stream, and 200 generated ones
-	$(GO) test -timeout 120m -count 1 -v -run AttachAtAnyEntry ./agui -sweep
+sweep: setup ## the measure in full: every k of every stream and of 200 generated ones, in process and over the network
+	AGUIHUB_SWEEP=1 $(GO) test -p 1 -timeout 120m -count 1 -v -run '^TestAttach' ./agui ./e2e
 
 clean:
 	rm -rf bin
