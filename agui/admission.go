@@ -197,8 +197,13 @@ func (a *Admission) Refuse(err error, raw []byte) Verdict {
 		err    error
 		reason Reason
 	}{
-		{ErrNotUTF8, ReasonNotUTF8}, {ErrNotJSON, ReasonNotJSON}, {ErrNotObject, ReasonNotObject}, {ErrTooDeep, ReasonTooDeep},
-		{ErrNoType, ReasonNoType}, {ErrTooLarge, ReasonTooLarge}, {ErrNoEvent, ReasonNoEvent},
+		{ErrNotUTF8, ReasonNotUTF8},
+		{ErrNotJSON, ReasonNotJSON},
+		{ErrNotObject, ReasonNotObject},
+		{ErrTooDeep, ReasonTooDeep},
+		{ErrNoType, ReasonNoType},
+		{ErrTooLarge, ReasonTooLarge},
+		{ErrNoEvent, ReasonNoEvent},
 	} {
 		if errors.Is(err, r.err) {
 			reason = r.reason

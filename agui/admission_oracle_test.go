@@ -3,6 +3,7 @@ package agui
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -380,7 +381,7 @@ var rich = []string{
 
 // bent makes variants of a JSON value: each value in it, one after the other, left out or another one in its place.
 func bent(raw []byte) []string {
-	raw = raw[:len(raw):len(raw)] // so that a part's capacity tells its place
+	raw = slices.Clip(raw) // so that a part's capacity tells its place
 	others := []string{
 		`null`, `0`, `1.5`, `-1`, `1e3`, `9007199254740992`, `9007199254740991.2`, `1e999`, `""`, `"x"`, `"x~y"`, `"\u002fx\u007e"`, `true`, `false`, `[]`, `{}`, `[1]`, `[{}]`, `[null]`,
 		`{"type":"later"}`, `[{"type":"later"}]`, `[{"role":"later"}]`, `[{"op":"later"}]`, `{"type":5}`, `[[]]`,

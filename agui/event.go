@@ -251,7 +251,7 @@ func (e *Event) TypeName() string {
 	return decode(e.typeValue)
 }
 
-// ThreadID, RunID and ParentRunID are those of a RUN_STARTED or RUN_FINISHED; "" where absent.
+// ThreadID is the threadId of a RUN_STARTED or RUN_FINISHED, "" where absent.
 func (e *Event) ThreadID() string { s, _ := e.text(fThreadID); return s }
 
 // RunID is the event's runId, "" where absent. The key names the run everywhere else.

@@ -273,11 +273,13 @@ func (c *toolCall) segments(dst [][]byte) [][]byte {
 	if c.head == nil {
 		h := append(append(append(make([]byte, 0, len(c.rest)+64), '{'), c.rest...), `,"function":{"name":`...)
 		c.head = append(append(h, c.name...), `,"arguments":"`...)
-		t := c.meta.appendMember(append([]byte(nil), `"}`...))
+		t := append([]byte(nil), `"}`...)
+		t = c.meta.appendMember(t)
 		if c.encrypted != nil {
 			t = append(append(t, `,"encryptedValue":`...), c.encrypted...)
 		}
-		c.tail = append(t, '}')
+		t = append(t, '}')
+		c.tail = t
 	}
 	dst = append(dst, c.head)
 	if n := len(c.args); n > 0 {

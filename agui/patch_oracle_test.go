@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,20 +105,20 @@ func (g patchGen) patch(doc string) string {
 		}
 		switch g.IntN(13) {
 		case 0, 1, 2:
-			ops[i] = fmt.Sprintf(`{"op":"add","path":"%s","value":%s}`, p, v)
+			ops[i] = fmt.Sprintf(`{"op":"add","path":%q,"value":%s}`, p, v)
 		case 3, 4:
-			ops[i] = fmt.Sprintf(`{"path":"%s","op":"replace","value":%s}`, p, v)
+			ops[i] = fmt.Sprintf(`{"path":%q,"op":"replace","value":%s}`, p, v)
 		case 5, 6:
-			ops[i] = fmt.Sprintf(`{"op":"remove","path":"%s"}`, p)
+			ops[i] = fmt.Sprintf(`{"op":"remove","path":%q}`, p)
 		case 7, 8:
-			ops[i] = fmt.Sprintf(`{"op":"move","path":"%s","from":"%s"}`, p, from())
+			ops[i] = fmt.Sprintf(`{"op":"move","path":%q,"from":%q}`, p, from())
 		case 9, 10:
-			ops[i] = fmt.Sprintf(`{"op":"copy","from":"%s","path":"%s"}`, from(), p)
+			ops[i] = fmt.Sprintf(`{"op":"copy","from":%q,"path":%q}`, from(), p)
 		case 11:
 			if g.IntN(8) == 0 {
 				v = "1e999"
 			}
-			ops[i] = fmt.Sprintf(`{"op":"test","path":"%s","value":%s}`, p, v)
+			ops[i] = fmt.Sprintf(`{"op":"test","path":%q,"value":%s}`, p, v)
 		default:
 			ops[i] = g.one([]string{`{"op":"inc","path":"bad"}`, `{"op":7}`, `{"path":"/a"}`, `{"op":"_get","path":"/a"}`})
 		}
@@ -129,12 +130,7 @@ func (g patchGen) patch(doc string) string {
 // oracle's own process.
 func throughFunction(pointer string) bool {
 	tokens := strings.Split(pointer, "/")
-	for _, token := range tokens[:len(tokens)-1] {
-		if arrayHas(token) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tokens[:len(tokens)-1], arrayHas)
 }
 
 // harmful are the failures of ours where the client, to its own harm, goes on.

@@ -109,8 +109,11 @@ var (
 			memberRule{"error", false, checkString}),
 		"reasoning": messageRule(memberRule{"content", true, checkString}),
 		"activity": {
-			{"id", true, checkString}, {"activityType", true, checkString}, {"content", true, checkObject},
-			{"subagentRunId", false, checkString}, {"metadata", false, checkObject},
+			{"id", true, checkString},
+			{"activityType", true, checkString},
+			{"content", true, checkObject},
+			{"subagentRunId", false, checkString},
+			{"metadata", false, checkObject},
 		},
 	}
 )
@@ -153,7 +156,8 @@ var (
 	}
 	contextObject = objectRule{{"description", true, checkString}, {"value", true, checkString}}
 	resumeObject  = objectRule{
-		{"interruptId", true, checkString}, {"metadata", false, checkObject},
+		{"interruptId", true, checkString},
+		{"metadata", false, checkObject},
 		{"status", true, func(v []byte) *problem {
 			return want(stringIs(v, "resolved") || stringIs(v, "cancelled"), `"resolved" or "cancelled"`, v)
 		}},

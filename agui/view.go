@@ -76,7 +76,7 @@ func (r *Run) View() *View {
 		from := len(segs)
 		segs = m.segments(segs)
 		size += sizeOf(segs[from:]) + messageCost
-		vm := viewMessage{id: m.id, role: m.role, at: m.at, legacy: m.legacy, segs: segs[from:len(segs):len(segs)]}
+		vm := viewMessage{id: m.id, role: m.role, at: m.at, legacy: m.legacy, segs: slices.Clip(segs[from:])}
 		for _, c := range m.calls {
 			vm.calls = append(vm.calls, c.id)
 		}
@@ -100,7 +100,7 @@ func (r *Run) View() *View {
 func (v *View) keepLegacy(m *message) {
 	for i := range v.messages {
 		if v.messages[i].id == m.id {
-			v.messages[i].body = m.body[:len(m.body):len(m.body)]
+			v.messages[i].body = slices.Clip(m.body)
 			v.messages[i].meta = m.meta.appendMember(nil)
 		}
 	}

@@ -2,6 +2,7 @@ package backfill_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -31,7 +32,13 @@ func BenchmarkAttach(b *testing.B) {
 			ended := make(chan error, 1)
 			go func() { ended <- tail.Run(ctx) }()
 			service := backfill.New(ctx, benchLog{memory, tail}, memory.NewRegistry(tail), stream.ID{}, backfill.Config{Name: "bench"}, zap.NewNop())
-			defer func() { service.Close(); cancel(); <-ended }()
+			defer func() {
+				service.Close()
+				cancel()
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					b.Error(err)
+				}
+			}()
 			writeLongRun(b, memory, n)
 			bytes := 0
 			attach := func() {

@@ -41,7 +41,7 @@ func (r *replay) page(ctx context.Context) (out []*hub.Delivery, more bool, err 
 }
 
 // openFromStart sends the run's own events from the first entry, adjacent deltas of one item joined, then goes live.
-func (ses *Session) openFromStart(ctx context.Context) ([]Item, error) {
+func (ses *Session) openFromStart() []Item {
 	rep := newReplay(ses.service, ses.current.run)
 	var full bool
 	ses.feed.With(func(stream.ID) {
@@ -49,7 +49,7 @@ func (ses *Session) openFromStart(ctx context.Context) ([]Item, error) {
 		ses.current.start, ses.current.parent = ses.machine.start, ses.machine.parent
 	})
 	ses.step = func(ctx context.Context) ([]Item, error) { return ses.replayPage(ctx, rep) }
-	return []Item{ses.attachedItem(full), catchup(modeEvents, "")}, nil
+	return []Item{ses.attachedItem(full), catchup(modeEvents, "")}
 }
 
 // replayPage sends one page, until the feed's ring takes over.
@@ -61,7 +61,8 @@ func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error)
 		}
 		if ok {
 			ses.sub, ses.step, ses.at = sub, ses.live, rep.cursor
-			items := append(ses.items[:0], live(ses.place(rep.cursor), 0))
+			items := ses.items[:0]
+			items = append(items, live(ses.place(rep.cursor), 0))
 			if rep.run.Ended() {
 				items = append(items, ses.end())
 			}

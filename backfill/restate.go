@@ -126,7 +126,8 @@ func (ses *Session) goLive(items []Item, j joined) []Item {
 func (ses *Session) restarted(d *hub.Delivery) ([]Item, error) {
 	latest := ses.place(d.Cursor).String()
 	ses.attached, ses.held = false, agui.Holder{}
-	before := append(ses.items, control(ControlReset, controlReset{
+	before := ses.items
+	before = append(before, control(ControlReset, controlReset{
 		Control: ControlReset, Reason: resetRestarted, Latest: &latest,
 	}))
 	ses.items = nil

@@ -173,7 +173,7 @@ func (ses *Session) openRun(ctx context.Context) ([]Item, error) {
 	}
 	switch {
 	case ses.request.FromStart:
-		return ses.openFromStart(ctx)
+		return ses.openFromStart(), nil
 	case ses.request.After != "":
 		return ses.resume(ctx)
 	}

@@ -84,6 +84,8 @@ func (t *threads) heard(events []stream.RunEvent) {
 }
 
 // open returns the followed thread with the runs that it has. release says that the caller follows it no longer.
+//
+//nolint:contextcheck // a thread outlives the session that opens it
 func (t *threads) open(ctx context.Context, id stream.ThreadID) (th *thread, release func(), err error) {
 	t.mu.Lock()
 	th = t.byID[id]
