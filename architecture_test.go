@@ -34,11 +34,12 @@ var arrows = map[string][]string{
 	"transport/lookup":  {"agui", "backfill", "hub", "metrics", "stream", "transport"},
 	"transport/ingest":  {"agui", "agui/framing", "metrics", "publish", "stream", "transport"},
 	"transport/agents":  {"agui", "bridge", "metrics", "publish", "stream", "transport"},
+	"transport/cancel":  {"metrics", "stream", "transport"},
 	"transport/console": {"transport"},
 
 	"cmd/aguihub": {
 		"agui", "backfill", "bridge", "demo", "hub", "metrics", "publish", "stream", "transport",
-		"transport/agents", "transport/console", "transport/ingest", "transport/lookup", "transport/sse", "transport/ws",
+		"transport/agents", "transport/cancel", "transport/console", "transport/ingest", "transport/lookup", "transport/sse", "transport/ws",
 	},
 
 	// For tests only: nothing above may import these, nor stream/streamtest.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/aguihub/aguihub/agui"
@@ -19,6 +20,9 @@ type Summary struct {
 	Started int64           `json:"startedAtMs,omitempty"` // milliseconds since 1970
 	Newest  int64           `json:"newestAtMs,omitempty"`  // of the newest entry
 	Entries int64           `json:"entries"`
+	// StalledSince is when it was noticed that the producer's lease had lapsed, in milliseconds by the clock of Redis; 0
+	// where the run isn't stalled, or nobody has noted it yet.
+	StalledSince int64 `json:"stalledSinceMs,omitempty"`
 }
 
 // Detail is all that is known of a run.
@@ -72,11 +76,12 @@ func (s *Service) Run(ctx context.Context, run stream.RunID) (Detail, error) {
 			d.History = "full"
 		}
 		d.Withheld = append([]Withheld{}, m.withheld.newest...)
-		for r, n := range m.withheld.counts {
-			d.Reasons[r] = n
-		}
+		maps.Copy(d.Reasons, m.withheld.counts)
 	})
-	return d, err
+	if err != nil {
+		return d, err
+	}
+	return d, s.besideStates(ctx, []*Summary{&d.Summary})
 }
 
 func (m *machine) summary() Summary {
@@ -150,7 +155,11 @@ func (s *Service) summaries(ctx context.Context, ids []stream.RunID) ([]Summary,
 		}
 		out = append(out, sum)
 	}
-	return out, nil
+	running := make([]*Summary, len(out))
+	for i := range out {
+		running[i] = &out[i]
+	}
+	return out, s.besideStates(ctx, running)
 }
 
 // Lister lists the registry (stream.Registry).

@@ -25,6 +25,7 @@ type Registry interface {
 // Log is where a Service reads runs (stream.Redis with its Tail).
 type Log interface {
 	hub.Log
+	Beside
 	Bounds(ctx context.Context, runs ...stream.RunID) ([]stream.Bounds, error)
 }
 

@@ -1,9 +1,31 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"time"
+
+	"github.com/aguihub/aguihub/stream"
 )
+
+// Canceller asks runs to end (backfill.Service).
+type Canceller interface {
+	Cancel(ctx context.Context, run stream.RunID, reason, by string) error
+}
+
+// MaxReason bounds the reason of a cancel, in bytes. It is for people.
+const MaxReason = 1000
+
+// Anonymous is on whose behalf a run is cancelled where nobody is asked who they are.
+const Anonymous = "anonymous"
+
+// CheckReason says whether a cancel may have a reason; the error is an *Error.
+func CheckReason(reason string) error {
+	if len(reason) > MaxReason {
+		return BadRequest("bad_reason", "a reason may have 1,000 bytes")
+	}
+	return nil
+}
 
 // Config bounds what wires take and how long they wait. Nothing may change while they run.
 type Config struct {
@@ -24,6 +46,8 @@ type Config struct {
 	// MaxPosted bounds an event that answers a POST, in bytes; 0 is 8 MiB, since the official reader's buffer ends at 10.
 	// Section 4.
 	MaxPosted int
+	// Canceller is whom clients of a WebSocket reach with a cancel; nil where that isn't to be had.
+	Canceller Canceller
 }
 
 // WithDefaults returns the config with its zero fields set. It fails where fields contradict each other.

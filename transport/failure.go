@@ -40,6 +40,18 @@ var failures = [...]struct {
 		Status: http.StatusGone, Code: "run_gone", Close: CloseGone,
 		Message: "entries of the run are missing",
 	}},
+	{stream.ErrNoRun, Error{
+		Status: http.StatusNotFound, Code: "unknown_run", Close: CloseUnknownRun,
+		Message: "the run is unknown",
+	}},
+	{stream.ErrRunEnded, Error{
+		Status: http.StatusConflict, Code: "run_ended", Close: CloseBadRequest,
+		Message: "the run has ended",
+	}},
+	{stream.ErrFenced, Error{
+		Status: http.StatusConflict, Code: "fenced", Close: CloseBadRequest,
+		Message: "the run has another producer",
+	}},
 	{stream.ErrWrongType, Error{
 		Status: http.StatusConflict, Code: "wrong_type", Close: CloseUnknownRun,
 		Message: "the run's key in Redis is no stream",

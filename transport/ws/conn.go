@@ -30,6 +30,7 @@ type conn struct {
 	replies chan []byte            // control lines for the peer, from the reader to the writer
 	pong    atomic.Pointer[[]byte] // what the peer's newest ping held, until it is answered
 	pingDue atomic.Bool
+	run     atomic.Pointer[stream.RunID] // the run that the attach is at; nil before the first
 	// asked is when the ping was written that the peer has yet to answer; 0 where there is none.
 	asked atomic.Int64
 
@@ -67,6 +68,7 @@ func (c *conn) attach(ctx context.Context, request backfill.Request) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		c.isAt(session.Current())
 		if wait.Err() != nil {
 			// First, so that what comes while the rest is written wakes again.
 			wait = c.waker.Arm(ctx) //nolint:fatcontext // its parent is ctx, not the one before
@@ -80,6 +82,13 @@ func (c *conn) attach(ctx context.Context, request backfill.Request) error {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return err
 		}
+	}
+}
+
+// isAt notes which run the attach is at, for the reader.
+func (c *conn) isAt(run stream.RunID) {
+	if at := c.run.Load(); run != "" && (at == nil || *at != run) {
+		c.run.Store(&run)
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
 
+	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/transport"
 )
 
@@ -81,7 +83,7 @@ func (c *conn) take(ctx context.Context, r io.Reader) bool {
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		if !c.reply(ctx, c.answer(line)) {
+		if answer := c.answer(ctx, line); answer != nil && !c.reply(ctx, answer) {
 			break // the attach is over; the connection is being closed
 		}
 	}
@@ -107,10 +109,11 @@ var (
 	badLine         = []byte(`{"control":"error","code":"bad_line","message":"a line must be a JSON object with the field control"}`)
 )
 
-// answer is what a client's line is answered with.
-func (c *conn) answer(line []byte) []byte {
+// answer does what a client's line asks for and returns what it is answered with; nil where that is nothing.
+func (c *conn) answer(ctx context.Context, line []byte) []byte {
 	var in struct {
 		Control *string `json:"control"`
+		Reason  string  `json:"reason"`
 	}
 	if json.Unmarshal(line, &in) != nil || in.Control == nil {
 		c.server.stats.ignored.Add(1)
@@ -119,13 +122,53 @@ func (c *conn) answer(line []byte) []byte {
 	switch *in.Control {
 	case "ping":
 		return pongLine
-	case "cancel", "token":
+	case "cancel":
+		return c.cancelRun(ctx, in.Reason)
+	case "token":
 		c.server.stats.ignored.Add(1)
 		return unsupportedLine
 	default:
 		c.server.stats.ignored.Add(1)
 		return unknownLine
 	}
+}
+
+// cancelTimeout bounds the wait for Redis, during which nothing else that the peer sends is looked at.
+const cancelTimeout = 5 * time.Second
+
+// cancelRun asks the run that the attach is at to end. What comes of it is seen in the run.
+func (c *conn) cancelRun(ctx context.Context, reason string) []byte {
+	canceller := c.server.config.Canceller
+	if canceller == nil {
+		c.server.stats.ignored.Add(1)
+		return unsupportedLine
+	}
+	err := transport.CheckReason(reason)
+	if run := c.run.Load(); err == nil {
+		if run == nil {
+			err = backfill.ErrUnknownRun
+		} else {
+			ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
+			defer cancel()
+			err = canceller.Cancel(ctx, *run, reason, transport.Anonymous)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	e := transport.ErrorFor(err)
+	if e.Code == "internal" {
+		c.server.logger.Warn("cancel", zap.Error(err))
+	}
+	line, err := json.Marshal(struct {
+		Control string `json:"control"`
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}{"error", e.Code, e.Message})
+	if err != nil {
+		return badLine
+	}
+	return line
 }
 
 // pinged leaves the answer to a ping frame to the writer. Of several the newest is answered, as RFC 6455 allows.

@@ -35,7 +35,7 @@ func TestControlLinesOfClients(t *testing.T) {
 		{"unknown fields are ignored", `{"control":"ping","n":1}`, []string{"pong"}},
 		{"a newline at the end is fine", "{\"control\":\"ping\"}\r\n", []string{"pong"}},
 		{"each line is answered", "{\"control\":\"ping\"}\n{\"control\":\"x\"}\n\n{\"control\":\"ping\"}", []string{"pong", "unknown_control", "pong"}},
-		{"cancel isn't there yet", `{"control":"cancel","reason":"enough"}`, []string{"unsupported"}},
+		{"cancel is unsupported where there is nobody to take it", `{"control":"cancel","reason":"enough"}`, []string{"unsupported"}},
 		{"a token isn't taken yet", `{"control":"token","token":"x"}`, []string{"unsupported"}},
 		{"an unknown one is an error", `{"control":"selfdestruct"}`, []string{"unknown_control"}},
 		{"an event is an error", `{"type":"CUSTOM"}`, []string{"bad_line"}},

@@ -1,0 +1,96 @@
+package ws
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/transport"
+	tt "github.com/aguihub/aguihub/transport/transporttest"
+)
+
+// canceller takes cancels, and fails with err.
+type canceller struct {
+	asked chan string
+	err   error
+}
+
+func (c *canceller) Cancel(_ context.Context, run stream.RunID, reason, by string) error {
+	c.asked <- string(run) + " " + reason + " " + by
+	return c.err
+}
+
+func TestCancel(t *testing.T) {
+	t.Run("reaches the run of the attach and isn't answered", func(t *testing.T) {
+		c := &canceller{asked: make(chan string, 10)}
+		f := start(t, backfill.Config{}, transport.Config{Canceller: c})
+		f.Begin(t, "r1", "t1")
+		p := f.dial(t, "/v1/runs/r1/ws", linesName)
+		p.until("live")
+		p.send(websocket.MessageText, `{"control":"cancel","reason":"Enough."}`+"\n"+`{"control":"cancel"}`+"\n"+`{"control":"ping"}`)
+		if got := names(p.until("pong")); got != "pong" {
+			t.Error(got)
+		}
+		if a, b := <-c.asked, <-c.asked; a != "r1 Enough. anonymous" || b != "r1  anonymous" {
+			t.Error(a, b)
+		}
+	})
+	t.Run("reaches the run that a thread is at", func(t *testing.T) {
+		c := &canceller{asked: make(chan string, 10)}
+		f := start(t, backfill.Config{}, transport.Config{Canceller: c})
+		p := f.dial(t, "/v1/threads/t1/ws", linesName)
+		p.until("attached")
+		p.send(websocket.MessageText, `{"control":"cancel"}`)
+		if got := p.until("error"); got[len(got)-1].Code != "unknown_run" {
+			t.Error(got)
+		}
+		for _, run := range []string{"r1", "r2"} {
+			f.Begin(t, run, "t1")
+			p.until("live")
+			p.send(websocket.MessageText, `{"control":"cancel"}`)
+			if got := <-c.asked; got != run+"  anonymous" {
+				t.Error(got)
+			}
+			f.Append(t, run, tt.Finished(run, "t1"))
+			p.until("ended")
+		}
+	})
+	t.Run("that can't be is answered with why", func(t *testing.T) {
+		c := &canceller{asked: make(chan string, 10)}
+		f := start(t, backfill.Config{}, transport.Config{Canceller: c})
+		f.Begin(t, "r1", "t1")
+		p := f.dial(t, "/v1/runs/r1/ws", linesName)
+		p.until("live")
+		for _, x := range []struct {
+			err    error
+			reason string
+			code   string
+		}{
+			{stream.ErrRunEnded, "", "run_ended"}, {stream.ErrUnavailable, "", "redis_unavailable"}, {context.DeadlineExceeded, "", "timeout"},
+			{nil, strings.Repeat("x", 1001), "bad_reason"},
+		} {
+			c.err = x.err
+			p.send(websocket.MessageText, `{"control":"cancel","reason":"`+x.reason+`"}`)
+			if got := p.until("error"); got[len(got)-1].Code != x.code {
+				t.Errorf("%s: %v", x.code, got)
+			}
+		}
+	})
+	t.Run("isn't understood on the bare subprotocol", func(t *testing.T) {
+		c := &canceller{asked: make(chan string, 10)}
+		f := start(t, backfill.Config{}, transport.Config{Canceller: c})
+		f.Begin(t, "r1", "t1")
+		p := f.dial(t, "/v1/runs/r1/ws")
+		p.send(websocket.MessageText, `{"control":"cancel"}`)
+		if err := p.Ping(p.CloseRead(deadline(t))); err != nil { // it is answered behind that
+			t.Fatal(err)
+		}
+		if len(c.asked) > 0 {
+			t.Error("it was")
+		}
+	})
+}
