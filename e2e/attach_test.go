@@ -96,9 +96,18 @@ type job struct {
 	stream    oracle.Stream
 	withInput bool
 	versions  []string
-	wires     []oracle.Wire // of them each k takes those that turn tells
+	wires     []oracle.Wire
 	ks        []int         // after how many entries to attach
 	racers    bool
+}
+
+// wiresAt are the wires that a client takes after entry i: in a sweep those before 1.0.0 take them by turns, since what
+// differs between wires doesn't differ between clients.
+func (j job) wiresAt(version string, i int) []oracle.Wire {
+	if *sweep && version != oracle.V1 && len(j.wires) > 1 {
+		return j.wires[i%2 : i%2+1]
+	}
+	return j.wires
 }
 
 // all runs jobs, so many at a time.
@@ -311,7 +320,7 @@ func (m *measure) attachAll(p *published, r *run, i int, j job, want map[string]
 			m.count(func(c *counts) { c.openCalls++ })
 			continue
 		}
-		for _, wire := range j.wires {
+		for _, wire := range j.wiresAt(version, i) {
 			all.Go(func() {
 				sub, err := m.attach(r.target(), version, wire, "")
 				mu.Lock()

@@ -126,7 +126,7 @@ func (m *measure) attachThread(p *published, r *run, i, k int, j job, want map[s
 			m.count(func(c *counts) { c.openCalls++ })
 			continue
 		}
-		for _, wire := range j.wires {
+		for _, wire := range j.wiresAt(version, i) {
 			sub, err := m.attach(threadTarget(p.thread), version, wire, p.runs[len(p.runs)-1].id)
 			if err != nil {
 				return nil, err
