@@ -1,0 +1,101 @@
+package backfill
+
+import (
+	"context"
+	"hash/maphash"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/stream"
+)
+
+// Scanner finds runs that nobody announced (stream.Redis).
+type Scanner interface {
+	Scan(ctx context.Context, page func([]stream.RunID) error) error
+}
+
+// discovery bounds: how often the key space is swept, at least; how long a page may be; and for how many runs it is
+// remembered that they were seen (8 bytes each).
+const (
+	sweepEvery = 5 * time.Second
+	pagePause  = 20 * time.Millisecond
+	maxSeen    = 1 << 18
+)
+
+// Discover announces the runs that agents began with a plain XADD and nobody has attached to, so that lists and threads
+// know them: it sweeps the key space, slowly, until ctx ends, and then returns ctx's error. A sweep begins sweepEvery
+// after the last one ended, or later where it took long.
+func (s *Service) Discover(ctx context.Context, log Scanner) error {
+	d := discovery{service: s, seen: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	for {
+		begun := time.Now()
+		if err := log.Scan(ctx, func(runs []stream.RunID) error { return d.page(ctx, runs) }); err != nil && ctx.Err() == nil {
+			s.logger.Debug("sweeping for runs", zap.Error(err))
+		}
+		if err := sleep(ctx, sweepEvery+10*time.Since(begun)); err != nil {
+			return err
+		}
+	}
+}
+
+type discovery struct {
+	service *Service
+	seed    maphash.Seed
+	seen    map[uint64]struct{} // hashes of runs that are announced, or no runs
+}
+
+// page looks at the runs that weren't seen before.
+func (d *discovery) page(ctx context.Context, runs []stream.RunID) error {
+	for _, run := range runs {
+		h := maphash.String(d.seed, string(run))
+		if _, ok := d.seen[h]; ok {
+			continue
+		}
+		if len(d.seen) >= maxSeen {
+			clear(d.seen)
+		}
+		known, err := d.meet(ctx, run)
+		if err != nil {
+			return err
+		}
+		if known {
+			d.seen[h] = struct{}{}
+		}
+	}
+	return sleep(ctx, pagePause)
+}
+
+// meet announces a run that has started. known says that it needn't be looked at again.
+func (d *discovery) meet(ctx context.Context, run stream.RunID) (known bool, err error) {
+	page, err := d.service.log.Range(ctx, run, stream.ID{}, headEntries, headBytes)
+	if err != nil {
+		return true, ctx.Err() // a key of another type, or Redis is away: the next sweep is soon enough
+	}
+	st, ok := findStart(page.Entries)
+	if !ok {
+		return len(page.Entries) == headEntries, nil
+	}
+	if st.thread == "" {
+		return true, nil
+	}
+	listed, err := d.service.registry.Thread(ctx, st.thread, threadLimit)
+	if err != nil {
+		return false, ctx.Err()
+	}
+	if err := d.service.introduce(ctx, run, st, listed); err != nil {
+		return false, ctx.Err()
+	}
+	return true, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
