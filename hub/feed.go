@@ -28,6 +28,7 @@ type Feed struct {
 	counted bool // among the hub's waiting feeds
 	machine Machine
 	last    stream.ID // the newest entry that was admitted
+	sum     uint32    // its checksum
 	ring    []*Delivery
 	// ringFrom is the entry before the ring's first: zero while the ring holds the run from its first entry.
 	ringFrom  stream.ID
@@ -118,7 +119,7 @@ func pause(ctx context.Context, attempt int) bool {
 // page reads and applies one page.
 func (f *Feed) page(ctx context.Context) (more bool, err error) {
 	f.mu.Lock()
-	last, dead := f.last, f.err
+	last, sum, dead := f.last, f.sum, f.err
 	f.mu.Unlock()
 	if dead != nil {
 		return false, ErrClosed
@@ -127,7 +128,7 @@ func (f *Feed) page(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if page.Anchor == stream.AnchorMissing {
+	if page.Anchor == stream.AnchorMissing || page.Anchor == stream.AnchorHeld && stream.Checksum(page.AnchorEntry.Event) != sum {
 		return false, ErrLost
 	}
 	var ready func()
@@ -160,8 +161,12 @@ func (f *Feed) follow() {
 // sink takes a batch of the live tail.
 func (f *Feed) sink(b stream.Batch) {
 	if b.Err != nil {
+		err := b.Err
+		if errors.Is(err, stream.ErrLost) {
+			err = ErrLost
+		}
 		f.hub.forget(f)
-		f.drop(b.Err)
+		f.drop(err)
 		f.hub.spawn(func(context.Context) { f.unfollow() })
 		return
 	}
@@ -197,6 +202,9 @@ func (f *Feed) apply(entries []stream.Entry) {
 		if d.Reason != "" {
 			f.hub.stats.withheld.add(d.Reason)
 		}
+	}
+	if newest := entries[len(entries)-1]; newest.ID == f.last {
+		f.sum = stream.Checksum(newest.Event)
 	}
 	f.hub.stats.deliveries.Add(int64(len(f.subs) * len(entries)))
 	f.arrived()

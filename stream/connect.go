@@ -49,6 +49,7 @@ func tuningOf(u use) tuning {
 	case useAppends:
 		return tuning{noRetry: true}
 	case useReaders:
+		// Not repeated, so that the tail sees each connection end: what was there may be gone behind the next one.
 		return tuning{noRetry: true, poolSize: readerPool, idleConns: 4, idleTime: time.Minute}
 	default:
 		return tuning{}

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +16,7 @@ import (
 // stop returns when sink isn't running and won't be called again; it may be called more than once, but not
 // from within sink. Many Follows at once cost Redis a few commands, not one each.
 func (t *Tail) Follow(run RunID, after ID, sink Sink) (stop func()) {
-	return t.followKey(t.keys.Run(run), after, func(ms []message, err error) {
+	return t.followKey(t.keys.Run(run), after, false, func(ms []message, err error) {
 		sink(Batch{Entries: entriesOf(ms), Err: err})
 	})
 }
@@ -57,7 +58,10 @@ func (t *Tail) assign(keys []position, live []*followed, replies []reply) []deli
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, r := range replies {
-		if r.err != nil {
+		switch {
+		case errors.Is(r.err, ErrLost):
+			live[r.key].fresh = true // for those who follow on
+		case r.err != nil:
 			live[r.key].bad, live[r.key].badUntil = r.err, time.Now().Add(badKeyWait)
 		}
 	}
@@ -72,8 +76,12 @@ func (t *Tail) assign(keys []position, live []*followed, replies []reply) []deli
 		for _, f := range fk.followers {
 			d := delivery{follower: f, err: r.err}
 			switch {
-			case f.busy, f.pos.Less(keys[r.key].after): // came while reading: its turn is the next read
+			case f.busy, f.lost, f.pos.Less(keys[r.key].after): // came while reading: its turn is the next read
 				continue
+			case errors.Is(r.err, ErrLost):
+				if f.pos != keys[r.key].after || !f.lose() {
+					continue
+				}
 			case r.err != nil:
 				if f.told != nil {
 					continue
@@ -83,7 +91,8 @@ func (t *Tail) assign(keys []position, live []*followed, replies []reply) []deli
 				if d.messages = after(r.messages, f.pos); len(d.messages) == 0 {
 					continue
 				}
-				f.pos = d.messages[len(d.messages)-1].id
+				newest := d.messages[len(d.messages)-1]
+				f.pos, f.sum, f.summed = newest.id, newest.sum(), true
 			}
 			f.busy = true
 			ds = append(ds, d)

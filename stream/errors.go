@@ -9,6 +9,9 @@ var (
 	// ErrWrongType says that a key holds something else than its name promises, e.g. a string where a
 	// run's stream should be. It concerns that key alone.
 	ErrWrongType = errors.New("stream: key of another type")
+	// ErrLost says that the entry at a reader's position isn't there any more, or isn't the same: trimmed, lost in a
+	// failover or a restart, or the key was deleted or recreated. What is there now doesn't go on from that position.
+	ErrLost = errors.New("stream: the entry at the position is gone")
 	// ErrUnavailable says that Redis can't be reached or can't serve now (loading, failing over). The cause is
 	// wrapped too. Reads may be tried again; what it means for appends is at [AppendError].
 	ErrUnavailable = errors.New("stream: redis unavailable")

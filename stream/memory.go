@@ -231,6 +231,16 @@ func (m *Memory) Delete(run RunID) {
 	delete(m.streams, m.keys.Run(run))
 }
 
+// Lose forgets the run's entries behind last, as a failover to a replica that hadn't got them would.
+func (m *Memory) Lose(run RunID, last ID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.streams[m.keys.Run(run)]; s != nil {
+		s.messages = s.messages[:len(s.messages)-len(from(s.messages, last.Next()))]
+		s.last = last
+	}
+}
+
 // NewTail returns a tail of this log.
 func (m *Memory) NewTail(cfg TailConfig) *Tail {
 	return newTail(&memorySource{log: m, woken: make(map[uint64]chan struct{}), closed: make(chan struct{})}, m.keys, cfg)
@@ -303,6 +313,27 @@ func (m *Memory) readNow(keys []position, count int) ([]reply, <-chan struct{}, 
 		}
 	}
 	return replies, m.changed, nil
+}
+
+func (s *memorySource) anchors(_ context.Context, _ uint64, at []position) ([]anchor, error) {
+	m := s.log
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]anchor, len(at))
+	for i, k := range at {
+		ms, err := m.stream(k.key)
+		switch {
+		case m.fault != nil:
+			return nil, m.fault
+		case err != nil:
+			out[i].unread = true // of another type: the next read says so
+			continue
+		}
+		if ms = from(ms, k.after); len(ms) > 0 && ms[0].id == k.after {
+			out[i] = anchorOf(ms)
+		}
+	}
+	return out, nil
 }
 
 func (s *memorySource) interrupt(_ context.Context, shards []uint64) error {

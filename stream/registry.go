@@ -146,7 +146,7 @@ func (r *Registry) Thread(ctx context.Context, thread ThreadID, limit int) ([]Th
 // contract of [Tail.Follow]. An error that concerns the registry alone (its key is of another type) isn't told
 // here: List and Last return it. Following goes on when the key is well again.
 func (r *Registry) Follow(after ID, sink func([]RunEvent)) (stop func()) {
-	return r.tail.followKey(r.keys.Runs(), after, func(ms []message, err error) {
+	return r.tail.followKey(r.keys.Runs(), after, true, func(ms []message, err error) {
 		if err != nil {
 			return
 		}

@@ -13,7 +13,8 @@ import (
 type Batch struct {
 	Entries []Entry // never empty where Err is nil; the slice belongs to the sink, the bytes are shared
 	// Err is set when the run can't be read while others can: [ErrWrongType], [ErrDenied]. It is told once;
-	// the run is tried again every second or so, and goes on from where it stood when that works.
+	// the run is tried again every second or so, and goes on from where it stood when that works. [ErrLost] is
+	// final: what is there now doesn't go on from the follower's position, and nothing more comes.
 	Err error
 }
 
@@ -33,6 +34,10 @@ type TailConfig struct {
 	// Grace is for how long a slow sink may hold up the runs that share its connection, per batch. After that
 	// its run is left out until the sink returns. 0 means 20 ms.
 	Grace time.Duration
+	// Verify is how long at most a quiet run goes between two looks whether the entry at its position is still there
+	// and the same; Block comes on top of it. 0 means 3 s. A look costs 2 µs a run on either side (this project's
+	// measurement), and one at all runs also follows each error and each change of role.
+	Verify time.Duration
 	// Poll reads by a sweep over all keys every 100 ms instead of blocking. On a cluster, where one read can't
 	// span slots, it is always so.
 	Poll bool
@@ -45,6 +50,9 @@ func (c TailConfig) withDefaults() TailConfig {
 	c.Block = max(c.Block, time.Second)
 	if c.KeysPerConn <= 0 {
 		c.KeysPerConn = 100
+	}
+	if c.Verify <= 0 {
+		c.Verify = 3 * time.Second
 	}
 	if c.Grace <= 0 {
 		c.Grace = 20 * time.Millisecond
@@ -66,9 +74,9 @@ var ErrTailStarted = errors.New("stream: tail already started")
 // shrinks when entries are large) and one batch for each sink that is slow.
 //
 // While Redis is away followers keep their positions and reads are tried again with a jittered backoff;
-// nothing is lost as long as Redis has it. What a reader can't see by itself: a run's key that was deleted and
-// recreated, or a failover to clocks that are behind, gives entries with IDs below the follower's
-// position, and those are not delivered. Detecting that takes an anchored Range.
+// nothing is lost as long as Redis has it. Where it hasn't — a failover or a restart lost the newest entries, the key
+// was deleted, trimmed up to the reader or recreated, be it with lower IDs — the follower is told [ErrLost] before
+// any later entry: the position is verified with each batch, after each error, and every [TailConfig.Verify].
 //
 // All methods may be called by any number of goroutines at once.
 type Tail struct {
@@ -98,6 +106,9 @@ type source interface {
 	interrupt(ctx context.Context, shards []uint64) error
 	// forget drops what is kept for a shard that won't be read again.
 	forget(shard uint64)
+	// anchors returns what stands at the positions, none of which is zero, in their order. It fails where the server
+	// isn't the one that takes writes.
+	anchors(ctx context.Context, shard uint64, at []position) ([]anchor, error)
 	// close ends all reads, now and later.
 	close() error
 }
@@ -107,6 +118,9 @@ type position struct {
 	key   string
 	after ID
 	fresh bool // not read before under this position, or in error: look at it singly
+
+	sum    uint32 // of the entry at after, where summed
+	summed bool
 }
 
 // reply is what a read found for one of its keys.
@@ -141,6 +155,10 @@ type shard struct {
 	woken    bool  // the interrupt is under way
 	err      error // of the last read
 	lastRead time.Time
+
+	// owned by the shard's goroutine
+	verified time.Time     // when all positions were last verified
+	verifyIn time.Duration // and how long after that they are again
 }
 
 // followed is a key with its followers, guarded by Tail.mu.
@@ -156,8 +174,9 @@ type followed struct {
 // follower is one call of Follow.
 type follower struct {
 	// static
-	sink func([]message, error)
-	gate chan struct{} // a lock, held while the sink runs; as a channel, because testing/synctest sees waits for it
+	sink    func([]message, error)
+	rewinds bool          // begins anew where its position is lost, instead of being told
+	gate    chan struct{} // a lock, held while the sink runs; as a channel, because testing/synctest sees waits for it
 
 	stopped bool // guarded by gate
 
@@ -165,6 +184,10 @@ type follower struct {
 	pos  ID    // the last ID handed over
 	busy bool  // a batch is on its way to the sink
 	told error // the error last told
+	lost bool  // it was told ErrLost
+
+	sum    uint32 // of the entry at pos, where summed
+	summed bool
 }
 
 func newTail(src source, keys Keys, cfg TailConfig) *Tail {
@@ -178,8 +201,8 @@ func newTail(src source, keys Keys, cfg TailConfig) *Tail {
 }
 
 // followKey follows any stream by its key.
-func (t *Tail) followKey(key string, after ID, sink func([]message, error)) (stop func()) {
-	f := &follower{sink: sink, gate: make(chan struct{}, 1), pos: after}
+func (t *Tail) followKey(key string, after ID, rewinds bool, sink func([]message, error)) (stop func()) {
+	f := &follower{sink: sink, rewinds: rewinds, gate: make(chan struct{}, 1), pos: after}
 	t.mu.Lock()
 	if t.ended {
 		t.mu.Unlock()
@@ -325,12 +348,15 @@ func (t *Tail) runShard(ctx context.Context, s *shard) {
 			return
 		}
 		replies, err := t.src.read(ctx, s.id, keys, count, t.cfg.Block)
+		if err == nil {
+			replies, err = t.verify(ctx, s, keys, live, replies)
+		}
 		t.endRead(s, err)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			if !sleep(ctx, backoff/2+rand.N(backoff/2)) {
+			if !sleep(ctx, jittered(backoff)) {
 				return
 			}
 			backoff = min(2*backoff, maxBackoff)
@@ -341,6 +367,9 @@ func (t *Tail) runShard(ctx context.Context, s *shard) {
 		t.deliver(ctx, s, t.assign(keys, live, replies), &deliveries)
 	}
 }
+
+// jittered is d, up to a half less.
+func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
 
 // adaptCount keeps replies within maxReadBytes or so.
 func adaptCount(count int, replies []reply) int {
@@ -374,11 +403,11 @@ func (t *Tail) beginRead(s *shard, keys []position, live []*followed) ([]positio
 		if fk.bad != nil && now.Before(fk.badUntil) {
 			continue
 		}
-		pos, ok := fk.readFrom()
-		if !ok {
+		f := fk.readFrom()
+		if f == nil {
 			continue
 		}
-		keys = append(keys, position{key: fk.key, after: pos, fresh: fk.fresh || fk.bad != nil})
+		keys = append(keys, position{key: fk.key, after: f.pos, fresh: fk.fresh || fk.bad != nil, sum: f.sum, summed: f.summed})
 		live = append(live, fk)
 		fk.fresh, fk.bad = false, nil
 	}
@@ -386,15 +415,15 @@ func (t *Tail) beginRead(s *shard, keys []position, live []*followed) ([]positio
 	return keys, live, true
 }
 
-// readFrom returns the lowest position of the key's followers that can take a batch.
-func (fk *followed) readFrom() (ID, bool) {
-	pos, ok := ID{}, false
+// readFrom returns the follower with the lowest position of those that can take a batch, nil if there is none.
+func (fk *followed) readFrom() *follower {
+	var first *follower
 	for _, f := range fk.followers {
-		if !f.busy && (!ok || f.pos.Less(pos)) {
-			pos, ok = f.pos, true
+		if !f.busy && !f.lost && (first == nil || f.pos.Less(first.pos)) {
+			first = f
 		}
 	}
-	return pos, ok
+	return first
 }
 
 // endRead notes how a read went.

@@ -124,6 +124,44 @@ func (s *blockSource) readBlocked(ctx context.Context, shard uint64, keys []posi
 	return replies, nil
 }
 
+// anchors writes first, though nothing: a server that became a replica while the connection stayed open refuses it,
+// and the client then closes the connection.
+func (s *blockSource) anchors(ctx context.Context, shard uint64, at []position) ([]anchor, error) {
+	pipe := s.client.Pipeline()
+	probe := pipe.Expire(ctx, s.keys.tailControl(s.process, shard), controlTTL)
+	out, err := readAnchors(ctx, pipe, at)
+	if refused := classify(ctx, "verify", probe.Err()); errors.Is(refused, ErrUnavailable) {
+		return nil, refused
+	}
+	return out, err
+}
+
+// readAnchors reads what stands at positions.
+func readAnchors(ctx context.Context, pipe redis.Pipeliner, at []position) ([]anchor, error) {
+	cmds := make([]*redis.XMessageSliceCmd, len(at))
+	for i, k := range at {
+		id := k.after.String()
+		cmds[i] = pipe.XRange(ctx, k.key, id, id)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	out := make([]anchor, len(at))
+	for i, cmd := range cmds {
+		switch err := classify(ctx, "verify", cmd.Err()); {
+		case concernsKey(err):
+			out[i].unread = true // the next read says why
+			continue
+		case err != nil:
+			return nil, err
+		}
+		messages, err := messagesOf(cmd.Val())
+		if err != nil {
+			return nil, err
+		}
+		out[i] = anchorOf(messages)
+	}
+	return out, nil
+}
+
 func (s *blockSource) controlSeen(shard uint64) ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()

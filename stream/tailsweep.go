@@ -65,6 +65,10 @@ func (s *sweepSource) wake(shard uint64) chan struct{} {
 	return c
 }
 
+func (s *sweepSource) anchors(ctx context.Context, _ uint64, at []position) ([]anchor, error) {
+	return readAnchors(ctx, s.client.Pipeline(), at)
+}
+
 func (s *sweepSource) interrupt(_ context.Context, shards []uint64) error {
 	for _, shard := range shards {
 		select {

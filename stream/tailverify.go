@@ -1,0 +1,94 @@
+package stream
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// verify looks whether the entries that the positions name are still there and still the same, so that no loss goes
+// unnoticed: for each key that the read found something for, before that is handed over; for keys that are read anew,
+// which all are after an error; and for all others once in [TailConfig.Verify]. A position whose entry is gone is
+// answered with ErrLost in place of entries.
+func (t *Tail) verify(ctx context.Context, s *shard, keys []position, live []*followed, replies []reply) ([]reply, error) {
+	all := time.Since(s.verified) >= s.verifyIn
+	found := make(map[int]int, len(replies)) // key → reply
+	for i, r := range replies {
+		found[r.key] = i
+	}
+	var which []int
+	var asked []position
+	for i, k := range keys {
+		r, some := found[i]
+		if k.after.IsZero() || some && replies[r].err != nil || !all && !k.fresh && !some {
+			continue
+		}
+		which, asked = append(which, i), append(asked, k)
+	}
+	if len(asked) > 0 {
+		anchors, err := t.src.anchors(ctx, s.id, asked)
+		if err != nil {
+			return nil, err
+		}
+		for n, a := range anchors {
+			i := which[n]
+			switch r, some := found[i]; {
+			case a.unread:
+			case a.held && (!keys[i].summed || keys[i].sum == a.sum):
+				t.learn(live[i], keys[i].after, a.sum)
+			case some:
+				replies[r] = reply{key: i, err: ErrLost}
+			default:
+				replies = append(replies, reply{key: i, err: ErrLost})
+			}
+		}
+		slices.SortFunc(replies, func(a, b reply) int { return a.key - b.key })
+	}
+	if all {
+		s.verified, s.verifyIn = time.Now(), jittered(t.cfg.Verify)
+	}
+	return replies, nil
+}
+
+// anchor is what stands at a position.
+type anchor struct {
+	held   bool
+	sum    uint32 // of the entry, where held
+	unread bool   // the key can't be read
+}
+
+// anchorOf makes an anchor of what a read of one id found.
+func anchorOf(ms []message) anchor {
+	if len(ms) == 0 {
+		return anchor{}
+	}
+	return anchor{held: true, sum: ms[0].sum()}
+}
+
+// sum is the checksum of the entry's event.
+func (m message) sum() uint32 {
+	event, _ := m.fields["event"].(string)
+	return Checksum([]byte(event))
+}
+
+// learn notes the checksum of a position that was given without one.
+func (t *Tail) learn(fk *followed, at ID, sum uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range fk.followers {
+		if f.pos == at && !f.summed {
+			f.sum, f.summed = sum, true
+		}
+	}
+}
+
+// lose tells a follower that the entry at its position is gone, or begins anew where it wants that. It reports whether
+// there is something to tell. Caller holds Tail.mu.
+func (f *follower) lose() bool {
+	if f.rewinds {
+		f.pos, f.sum, f.summed = ID{}, 0, false
+		return false
+	}
+	f.lost = true
+	return true
+}
