@@ -97,7 +97,7 @@ type job struct {
 	withInput bool
 	versions  []string
 	wires     []oracle.Wire
-	ks        []int         // after how many entries to attach
+	ks        []int // after how many entries to attach
 	racers    bool
 }
 
