@@ -74,7 +74,8 @@ func ThreadID(n int) stream.ThreadID {
 }
 
 // Run publishes until ctx ends and returns ctx's error. The run under way ends with RUN_ERROR and the code CodeStopped
-// then, which takes 5 s at most. A log that is away is waited for. One agent at a time may write to a log.
+// then, which takes 5 s at most. A run that somebody cancels ends with the outcome cancelled, and the next one follows. A
+// log that is away is waited for. One agent at a time may write to a log.
 func (a *Agent) Run(ctx context.Context) error {
 	n := 0
 	for {
@@ -173,7 +174,12 @@ func (a *Agent) publish(ctx context.Context, n int) error {
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
-	err = a.play(ctx, run, s)
+	playing, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	unhook := context.AfterFunc(run.Context(), func() { stop(context.Cause(run.Context())) })
+	defer unhook()
+	err = a.play(playing, run, s)
+	cancelled := errors.Is(context.Cause(playing), publish.ErrCancelled)
 	// From here on the run must end, whatever becomes of ctx.
 	stopped := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -181,6 +187,8 @@ func (a *Agent) publish(ctx context.Context, n int) error {
 	switch {
 	case stopped:
 		err = run.Fail(ctx, CodeStopped, "The demo agent was stopped.")
+	case cancelled:
+		err = run.FinishCancelled(ctx)
 	case err == nil:
 		err = run.Finish(ctx, publish.End{
 			Result:  json.RawMessage(`{"city":` + quoted(s.city.name) + `}`),

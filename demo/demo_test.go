@@ -188,6 +188,33 @@ func TestTheAgentStopsInOrder(t *testing.T) {
 	})
 }
 
+func TestARunThatIsCancelledEndsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newLog(t)
+		stop := start(t, log)
+		time.Sleep(5 * time.Second) // the bubble's time
+		if _, err := log.RequestCancel(t.Context(), RunID(1), []byte(`{"type":"cancel","reason":"enough"}`)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		run := agui.NewRun(nil, agui.RunConfig{})
+		all := entries(t, log, 1)
+		for _, en := range all {
+			if v := run.Apply(agui.Entry{Event: en.Event, Input: en.Input}); v.Reason != "" {
+				t.Fatal(v.Reason, v.Detail)
+			}
+		}
+		if last := string(all[len(all)-1].Event); !run.Ended() || !strings.Contains(last, `"outcome":{"type":"cancelled"}`) {
+			t.Fatal(last)
+		}
+		time.Sleep(10 * time.Second)
+		if lastType(t, log, 2) == "" {
+			t.Fatal("it doesn't go on")
+		}
+		stop()
+	})
+}
+
 func TestTheFirstFreeThreadIsFound(t *testing.T) {
 	for taken := range 20 {
 		log := newLog(t)

@@ -70,6 +70,10 @@ var (
 
 	descLookups = desc("lookups_total", "Look-up requests.")
 
+	descActive  = desc("runs_active", "Runs without a known end that this process looks after.")
+	descStalled = desc("runs_stalled", "Of them, those whose producer's lease has lapsed.")
+	descReaped  = desc("runs_reaped_total", "Runs that this process ended in their producer's stead, by why.", "reason")
+
 	descIngestOpen     = desc("ingest_requests_open", "Ingest requests under way.")
 	descIngestRequests = desc("ingest_requests_total", "Ingest requests answered.")
 	descIngestEvents   = desc("ingest_events_total", "Events posted, by what became of them.", "result")
@@ -89,7 +93,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		descBuild, descReady, descFeeds, descWaiting, descSubscribers, descHeld, descEntries, descWithheld,
 		descDeliveries, descLagged, descKeys, descShards, descFailing, descAge, descSkipped, descOpen, descTaken, descLeft,
 		descClosed, descSent, descBytes, descTold, descIgnored, descIngestOpen, descIngestRequests, descIngestEvents,
-		descIngestBytes, descIngestProblems, descLookups,
+		descIngestBytes, descIngestProblems, descLookups, descActive, descStalled, descReaped,
 		descBridgeActive, descBridgeStarted, descBridgeRefused, descBridgeEvents, descBridgeBytes, descBridgeEnds,
 	} {
 		ch <- d
@@ -146,6 +150,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		for reason, n := range b.Ends {
 			o.counter(descBridgeEnds, n, reason)
 		}
+	}
+	if p := r.Reaper; p != nil {
+		o.gauge(descActive, float64(p.Active))
+		o.gauge(descStalled, float64(p.Stalled))
+		o.counter(descReaped, p.Lost, "producer_lost")
+		o.counter(descReaped, p.Idle, "idle")
 	}
 	if i := r.Ingest; i != nil {
 		o.gauge(descIngestOpen, float64(i.Open))

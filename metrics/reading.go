@@ -12,6 +12,7 @@ type Reading struct {
 	SSE       *Wire
 	Ingest    *Ingest
 	Bridge    *Bridge
+	Reaper    *Reaper
 	Lookups   uint64 // requests
 }
 
@@ -59,6 +60,14 @@ type Ingest struct {
 	Rejected uint64 // events
 	Bytes    uint64
 	Problems map[string]uint64 // requests that were answered with a problem, by its code
+}
+
+// Reaper is what becomes of runs whose producers are lost.
+type Reaper struct {
+	Active  int64  // runs that are looked at
+	Stalled int64  // of them, those whose lease has lapsed
+	Lost    uint64 // runs that this process has ended for that
+	Idle    uint64 // runs that it has ended since nothing came
 }
 
 // Bridge is the runs of agents that are called.

@@ -62,8 +62,14 @@ func (t threads) Pending(ctx context.Context, thread, parent string) ([]string, 
 	return t.service.Pending(ctx, stream.ThreadID(thread), stream.RunID(parent))
 }
 
-// Cancel implements bridge.Threads. Runs of other processes can't be reached yet.
-func (t threads) Cancel(context.Context, string, string) error { return nil }
+// Cancel implements bridge.Threads. A run that has ended meanwhile needs no cancel.
+func (t threads) Cancel(ctx context.Context, run, reason string) error {
+	err := t.service.Cancel(ctx, stream.RunID(run), reason, hubName())
+	if errors.Is(err, stream.ErrRunEnded) || errors.Is(err, backfill.ErrUnknownRun) {
+		return nil
+	}
+	return err
+}
 
 // Wait implements bridge.Threads.
 func (t threads) Wait(ctx context.Context, run string) error {

@@ -114,8 +114,11 @@ func (c *checkCommand) checkRun(ctx context.Context, res *result) error {
 	if run.History != "full" {
 		res.Notes = append(res.Notes, notePartial)
 	}
-	if run.State == "running" {
+	switch run.State {
+	case "running", "cancel_requested":
 		res.Notes = append(res.Notes, "the run goes on")
+	case "stalled":
+		res.Notes = append(res.Notes, "the run's producer gives no sign of life: a hub is about to end it")
 	}
 	return nil
 }

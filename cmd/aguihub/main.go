@@ -1,7 +1,7 @@
 // Command aguihub makes AG-UI runs durable and attachable over Redis streams.
 //
 // Without a subcommand it serves, with an embedded Redis, a demo agent and a page to look at. The others are tools
-// for every day: publish, attach and check.
+// for every day: publish, attach, cancel and check.
 package main
 
 import (
@@ -57,6 +57,7 @@ type commands struct {
 	Serve   serveCommand   `cmd:"" default:"withargs" help:"Run the hub. This is the default: aguihub alone starts it with an embedded Redis, a demo agent and a page to look at."`
 	Publish publishCommand `cmd:"" help:"Publish events to a run through a hub, from standard input, one JSON object a line."`
 	Attach  attachCommand  `cmd:"" help:"Attach to a run or a thread and print its events, one JSON object a line."`
+	Cancel  cancelCommand  `cmd:"" help:"Ask a run to end. Whether and when it does is its agent's matter."`
 	Check   checkCommand   `cmd:"" help:"Check a file of events, or a run, for what the official AG-UI client would reject, and how to mend it."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

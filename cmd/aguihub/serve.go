@@ -45,6 +45,9 @@ type serveCommand struct {
 	AgentsFile   string   `placeholder:"FILE" type:"existingfile" help:"JSON file of such agents, with headers, secrets and time limits: docs/cli.md."`
 	MaxAgentRuns int      `default:"2000" placeholder:"N" help:"Runs of such agents at once (${default})."`
 
+	IdleTimeout time.Duration `placeholder:"DURATION" help:"End runs whose agent holds no lease and publishes nothing for so long, with RUN_ERROR and the code idle (off). Runs with a lease end by that."`
+	LeaseTTL    time.Duration `default:"30s" hidden:""`
+
 	Invalid string `default:"withhold" enum:"withhold,pass" help:"What the official client would reject is withheld, or passed on where it is valid JSON: withhold or pass (${default})."`
 
 	AllowOrigin    []string `placeholder:"ORIGIN" help:"Origin of a web page that may attach and publish, such as https://app.example.com, beside those on loopback. May be repeated."`
@@ -132,6 +135,12 @@ func (c *serveCommand) validate() error {
 	}
 	if _, err := c.agents(); err != nil {
 		bad("%w", err)
+	}
+	if c.IdleTimeout < 0 {
+		bad("--idle-timeout %s: must not be negative", c.IdleTimeout)
+	}
+	if c.LeaseTTL < time.Second {
+		bad("--lease-ttl %s: at least a second", c.LeaseTTL)
 	}
 	for _, origin := range c.AllowOrigin {
 		if err := checkOrigin(origin); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport"
 	"github.com/aguihub/aguihub/transport/agents"
+	"github.com/aguihub/aguihub/transport/cancel"
 	"github.com/aguihub/aguihub/transport/console"
 	"github.com/aguihub/aguihub/transport/ingest"
 	"github.com/aguihub/aguihub/transport/lookup"
@@ -37,8 +38,9 @@ type serving struct {
 	ingest   *ingest.Server
 	lookup   *lookup.Server
 	bridge   *bridge.Bridge
+	reaper   *publish.Reaper
 	handler  http.Handler
-	agents   sync.WaitGroup // the demo agent
+	agents   sync.WaitGroup // what works beside the servers: the demo agent, the reaper, the sweep for unannounced runs and the reaper
 }
 
 // followedLog is the log with the tail that follows it.
@@ -66,7 +68,9 @@ func newServing(asked, life context.Context, p *process, registry *stream.Regist
 			s.service.Close()
 		}
 	}()
-	publisher, err := publish.New(p.redis, s.registry, publish.Config{MaxEvent: int(f.MaxEvent), PassInvalid: f.passInvalid()})
+	publisher, err := publish.New(p.redis, s.registry, publish.Config{
+		MaxEvent: int(f.MaxEvent), PassInvalid: f.passInvalid(), LeaseTTL: f.LeaseTTL,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -80,13 +84,18 @@ func newServing(asked, life context.Context, p *process, registry *stream.Regist
 		}
 		s.agents.Go(func() { _ = agent.Run(asked) })
 	}
+	s.reaper = publish.NewReaper(p.redis, s.registry, publish.ReaperConfig{
+		LeaseTTL: f.LeaseTTL, Idle: f.IdleTimeout, MaxEvent: int(f.MaxEvent),
+	}, p.logger)
+	s.agents.Go(func() { _ = s.reaper.Run(asked) })
+	s.agents.Go(func() { _ = s.service.Discover(asked, p.redis) })
 	return s, nil
 }
 
 // routes starts the transports and mounts them behind the guard.
 func (s *serving) routes(life context.Context, p *process, publisher *publish.Publisher) (http.Handler, error) {
 	f := p.flags
-	config := transport.Config{WriteTimeout: f.WriteTimeout}
+	config := transport.Config{WriteTimeout: f.WriteTimeout, Canceller: s.service}
 	var err error
 	if s.ingest, err = ingest.New(life, publisher, ingest.Config{MaxEvent: int(f.MaxEvent)}, p.logger); err != nil {
 		return nil, err
@@ -108,6 +117,7 @@ func (s *serving) routes(life context.Context, p *process, publisher *publish.Pu
 	s.sse.Mount(mux)
 	s.lookup.Mount(mux)
 	mux.Handle(ingest.Pattern, s.ingest)
+	mux.Handle(cancel.Pattern, cancel.New(s.service, p.logger))
 	callable, err := agents.New(s.bridge, s.sse, config, p.logger)
 	if err != nil {
 		return nil, err
@@ -144,7 +154,7 @@ func listenHost(address string) []string {
 	return []string{host}
 }
 
-// stop ends the demo agent and the transports: its run is ended, ingest answers what has arrived, sockets are closed.
+// stop ends the demo agent, the reaper and the transports: its run is ended, ingest answers what has arrived, sockets are closed.
 // It reports whether all did so in time.
 func (s *serving) stop(ctx context.Context) bool {
 	s.agents.Wait()
@@ -188,6 +198,8 @@ func (s *serving) read(r *metrics.Reading) {
 	r.Bridge = &metrics.Bridge{
 		Active: b.Active, Started: b.Started, Refused: b.Refused, Events: b.Events, Rejected: b.Rejected, Bytes: b.Bytes, Ends: b.Ends,
 	}
+	p := s.reaper.Figures()
+	r.Reaper = &metrics.Reaper{Active: int64(p.Active), Stalled: int64(p.Stalled), Lost: p.Lost, Idle: p.Idle}
 	i := s.ingest.Figures()
 	r.Ingest = &metrics.Ingest{
 		Open: int64(i.Active), Requests: i.Requests, Accepted: i.Accepted, Rejected: i.Rejected, Bytes: i.Bytes, Problems: i.Problems,
