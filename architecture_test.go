@@ -33,7 +33,7 @@ var arrows = map[string][]string{
 	"transport/sse":     {"agui", "backfill", "hub", "metrics", "stream", "transport"},
 	"transport/lookup":  {"agui", "backfill", "hub", "metrics", "stream", "transport"},
 	"transport/ingest":  {"agui", "agui/framing", "metrics", "publish", "stream", "transport"},
-	"transport/agents":  {"agui", "bridge", "metrics", "publish", "stream", "transport"},
+	"transport/agents":  {"agui", "backfill", "bridge", "metrics", "publish", "stream", "transport"},
 	"transport/cancel":  {"metrics", "stream", "transport"},
 	"transport/console": {"transport"},
 
