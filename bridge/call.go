@@ -81,11 +81,7 @@ func (c *call) drive(ctx context.Context) {
 
 // hearCancel breaks the call off when somebody asks the run to end.
 func (c *call) hearCancel() (stop func()) {
-	asked, ok := any(c.writer).(interface{ Context() context.Context })
-	if !ok {
-		return func() {}
-	}
-	ctx := asked.Context()
+	ctx := c.writer.Context()
 	unhook := context.AfterFunc(ctx, func() { c.run.cancel(context.Cause(ctx)) })
 	return func() { unhook() }
 }
@@ -246,7 +242,7 @@ func (c *call) written(err error) error {
 		}
 		return &failure{code: CodeInvalid, message: "The agent's answer can't be read.", cause: err}
 	case asWriteError(err):
-		return &failure{code: CodeUnwritten, message: "The hub could not write the agent's events.", cause: err}
+		return &failure{code: CodeUnwritten, message: unwritten, cause: err}
 	default:
 		c.bridge.logger.Warn("run's end can't be announced", zap.String("run", c.run.ID()), zap.Error(err))
 		return nil
@@ -325,6 +321,8 @@ func (c *call) broken(ctx context.Context, err error) error {
 		return timeout("The agent took too long.")
 	case errors.Is(cause, errStopped):
 		return &failure{code: CodeStopped, message: "The hub was stopped during the run.", cause: cause}
+	case asWriteError(cause): // another one publishes the run now
+		return &failure{code: CodeUnwritten, message: unwritten, cause: cause}
 	case cause != nil:
 		return cause // cancelled or superseded
 	}

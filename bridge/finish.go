@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/url"
 	"time"
@@ -22,6 +21,9 @@ type runStarted struct {
 	ParentRunID string `json:"parentRunId,omitempty"`
 }
 
+// unwritten goes with CodeUnwritten.
+const unwritten = "The hub could not write the agent's events."
+
 // finish ends the run where the agent didn't, and says how it ended.
 func (c *call) finish(ctx context.Context, err error) string {
 	how := EndAgent
@@ -32,9 +34,11 @@ func (c *call) finish(ctx context.Context, err error) string {
 	if released := c.writer.Release(ctx); werr == nil {
 		werr = released
 	}
-	if asWriteError(werr) {
+	switch {
+	case errors.Is(werr, publish.ErrFenced): // it is another one's to end now
+	case asWriteError(werr):
 		c.mend(ctx, how, err)
-	} else if werr != nil {
+	case werr != nil:
 		c.bridge.logger.Warn("run's end can't be announced", zap.String("run", c.run.ID()), zap.Error(werr))
 	}
 	return how
@@ -57,11 +61,11 @@ func (c *call) close(ctx context.Context, w *publish.Run, how string, err error)
 		return err
 	}
 	if how == EndCancelled {
-		return w.Finish(ctx, publish.End{Outcome: json.RawMessage(`{"type":"cancelled"}`)})
+		return w.FinishCancelled(ctx)
 	}
 	f, ok := errors.AsType[*failure](err)
 	if !ok {
-		f = &failure{code: CodeUnwritten, message: "The hub could not write the agent's events."}
+		f = &failure{code: CodeUnwritten, message: unwritten}
 	}
 	return w.Fail(ctx, f.code, f.message)
 }
