@@ -306,7 +306,7 @@ func (f *Feed) Join(after stream.ID, see func(last stream.ID, missed []*Delivery
 	}
 	missed, covered := f.since(after)
 	see(f.last, missed, covered)
-	return f.add(nil), nil
+	return f.add(f.last, nil), nil
 }
 
 // since are the deliveries after an entry; f.mu is held.
@@ -321,8 +321,8 @@ func (f *Feed) since(after stream.ID) (missed []*Delivery, covered bool) {
 	return slices.Clone(f.ring[from:]), true
 }
 
-// JoinAfter adds a subscriber that gets every entry after the given one, zero meaning from the first. ok is false if
-// the ring doesn't reach back that far: then page through the run's stream and try again from where that got.
+// JoinAfter adds a subscriber that gets every entry after the given one, zero meaning from the first; the feed may not
+// have come that far yet. ok is false if the ring doesn't reach back that far: then page through the run's stream and try again from where that got.
 func (f *Feed) JoinAfter(after stream.ID) (s *Subscriber, ok bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -333,11 +333,12 @@ func (f *Feed) JoinAfter(after stream.ID) (s *Subscriber, ok bool, err error) {
 	if !covered {
 		return nil, false, nil
 	}
-	return f.add(missed), true, nil
+	return f.add(after, missed), true, nil
 }
 
-func (f *Feed) add(queue []*Delivery) *Subscriber {
-	s := newSubscriber(f, queue)
+// add adds a subscriber that has what comes up to after; f.mu is held.
+func (f *Feed) add(after stream.ID, queue []*Delivery) *Subscriber {
+	s := newSubscriber(f, after, queue)
 	f.subs[s] = struct{}{}
 	f.hub.stats.subscribers.Add(1)
 	return s

@@ -294,6 +294,22 @@ func TestRing(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 		}
 	})
+	bubble(t, "a reader who joins ahead of the feed gets nothing twice", func(t *testing.T) {
+		r := newRig(t, Config{})
+		hold := make(chan struct{})
+		r.log.hook(func(int, stream.Page) { <-hold })
+		f := r.use(t)
+		ids := r.publish(t, "1", "2")
+		s, ok, err := f.JoinAfter(ids[0])
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		close(hold)
+		r.publish(t, "3")
+		if got, err := queued(t, s); err != nil || text(got) != "2 3" {
+			t.Errorf("%q, %v", text(got), err)
+		}
+	})
 	bubble(t, "a delivery larger than the ring is kept alone", func(t *testing.T) {
 		r := newRig(t, Config{RingBytes: 1000})
 		ids := r.publish(t, "a", strings.Repeat("b", 5000))

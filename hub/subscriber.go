@@ -3,12 +3,15 @@ package hub
 import (
 	"context"
 	"sync"
+
+	"github.com/aguihub/aguihub/stream"
 )
 
 // Subscriber is one reader of a feed: a queue bounded in bytes between the feed, which never waits, and the reader.
 type Subscriber struct {
 	feed  *Feed
 	limit int
+	after stream.ID     // what comes up to it, the reader has
 	ready chan struct{} // holds one token while there may be something to take
 
 	mu    sync.Mutex
@@ -17,8 +20,8 @@ type Subscriber struct {
 	err   error
 }
 
-func newSubscriber(f *Feed, queue []*Delivery) *Subscriber {
-	s := &Subscriber{feed: f, limit: f.hub.config.QueueBytes, ready: make(chan struct{}, 1)}
+func newSubscriber(f *Feed, after stream.ID, queue []*Delivery) *Subscriber {
+	s := &Subscriber{feed: f, limit: f.hub.config.QueueBytes, after: after, ready: make(chan struct{}, 1)}
 	for _, d := range queue {
 		s.queue = append(s.queue, d)
 		s.bytes += d.Size()
@@ -31,6 +34,9 @@ func newSubscriber(f *Feed, queue []*Delivery) *Subscriber {
 
 // push queues a delivery, or drops the queue if it doesn't fit. It never blocks.
 func (s *Subscriber) push(d *Delivery) {
+	if !s.after.Less(d.ID) {
+		return
+	}
 	s.mu.Lock()
 	switch {
 	case s.err != nil:
