@@ -9,7 +9,7 @@ import { agentOf, collect, errorText, stageOf, text, turn } from "./clients.mjs"
 
 collect(null);
 const TERMINAL = new Set(["RUN_FINISHED", "RUN_ERROR"]);
-const MOST = 60_000; // milliseconds that a subscription may last
+const MOST = 300_000; // milliseconds that a subscription may last
 const attached = new Map();
 let handles = 0;
 
