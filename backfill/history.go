@@ -32,7 +32,7 @@ func (s *Service) history(ctx context.Context, run stream.RunID, st start) (base
 	if err := s.introduce(ctx, run, st, runs); err != nil {
 		return base{}, err
 	}
-	return s.parentOf(ctx, run, st, runs)
+	return s.newAncestry().parentOf(ctx, run, st, runs)
 }
 
 // introduce announces a run that nobody did, and corrects the time at which the thread's index says that it started.
@@ -50,14 +50,32 @@ func (s *Service) introduce(ctx context.Context, run stream.RunID, st start, run
 	return s.registry.Correct(ctx, st.thread, run, startMs)
 }
 
-func (s *Service) parentOf(ctx context.Context, run stream.RunID, st start, runs []stream.ThreadRun) (base, error) {
+// ancestry is one search for what a run started from. Which run another goes on from is decided by sketches, and only
+// that one is folded with all that was before it: were each one that comes into question folded to find out whether it
+// had ended, runs that never end would double the work one by one.
+type ancestry struct {
+	*Service
+	sketches map[stream.RunID]*sketch
+}
+
+func (s *Service) newAncestry() *ancestry {
+	return &ancestry{Service: s, sketches: map[stream.RunID]*sketch{}}
+}
+
+func (a *ancestry) parentOf(ctx context.Context, run stream.RunID, st start, runs []stream.ThreadRun) (base, error) {
 	if st.parent != "" && st.parent != run {
-		p, err := s.past(ctx, st.parent, st.id)
+		k, err := a.sketch(ctx, st.parent)
 		if err != nil {
 			return base{}, err
 		}
-		if p != nil && p.thread == st.thread && p.start.Less(st.id) {
-			return base{p.run, p.conversation}, nil
+		if k.before(st) && k.thread == st.thread {
+			p, err := a.past(ctx, st.parent, st.id)
+			if err != nil {
+				return base{}, err
+			}
+			if p != nil {
+				return base{p.run, p.conversation}, nil
+			}
 		}
 	}
 	gone := false
@@ -65,16 +83,30 @@ func (s *Service) parentOf(ctx context.Context, run stream.RunID, st start, runs
 		if r.Run == run || r.StartMs > int64(st.id.Ms) {
 			continue
 		}
-		p, err := s.past(ctx, r.Run, st.id)
+		k, err := a.sketch(ctx, r.Run)
 		if err != nil {
 			return base{}, err
 		}
-		switch {
-		case p == nil:
+		if !k.before(st) {
 			gone = true
-		case p.thread == st.thread && p.start.Less(st.id) && !p.end.IsZero() && p.end.Ms <= st.id.Ms:
+			continue
+		}
+		if k.thread == st.thread && k.rough && !k.endedBy(st) {
+			if k, err = a.exactly(ctx, r.Run); err != nil {
+				return base{}, err
+			}
+		}
+		if k.thread != st.thread || !k.endedBy(st) {
+			continue
+		}
+		p, err := a.past(ctx, r.Run, st.id)
+		if err != nil {
+			return base{}, err
+		}
+		if p != nil {
 			return base{p.run, p.conversation}, nil
 		}
+		gone = true // since it was looked at
 	}
 	if gone {
 		return base{conversation: &agui.Conversation{}}, nil // there was more, but it isn't there any more
@@ -83,50 +115,69 @@ func (s *Service) parentOf(ctx context.Context, run stream.RunID, st start, runs
 }
 
 // past folds a run as of an ID; nil where nothing is there. Pasts of ended runs are cached.
-func (s *Service) past(ctx context.Context, run stream.RunID, until stream.ID) (*past, error) {
-	if p := s.pasts.get(run); p != nil {
+func (a *ancestry) past(ctx context.Context, run stream.RunID, until stream.ID) (*past, error) {
+	if p := a.pasts.get(run); p != nil {
 		return p, nil
 	}
-	m := s.newMachine(run).(*machine)
+	m := a.newMachine(run).(*machine)
+	begun := func(st start) (bool, error) {
+		if !st.id.Less(until) { // strictly, or two runs of one start would be parents of each other
+			return false, nil
+		}
+		m.thread, m.start = st.thread, st.id
+		b, err := a.pastBase(ctx, run, st)
+		if err != nil {
+			return false, err
+		}
+		m.run.Rebase(b.conversation)
+		m.resolved = true
+		return true, nil
+	}
+	err := a.replay(ctx, run, begun, func(en stream.Entry) bool {
+		if m.end.IsZero() && en.ID.Ms > until.Ms {
+			return false
+		}
+		m.Admit(en)
+		return true
+	})
+	if err != nil || !m.resolved {
+		return nil, err
+	}
+	return m.past(), nil
+}
+
+// replay reads a run whose start is on its first page. begun is called with the start, then next with each entry; both
+// say whether to go on.
+func (s *Service) replay(
+	ctx context.Context, run stream.RunID, begun func(start) (bool, error), next func(stream.Entry) bool,
+) error {
 	var after stream.ID
 	entries, bytes := headEntries, headBytes
 	for {
 		page, err := s.log.Range(ctx, run, after, entries, bytes)
-		if err != nil {
-			return nil, err
+		if err != nil || len(page.Entries) == 0 {
+			return err
 		}
-		if len(page.Entries) == 0 {
-			break
-		}
-		if !m.resolved {
+		if after.IsZero() {
 			st, ok := findStart(page.Entries)
-			if !ok || !st.id.Less(until) { // strictly, or two runs of one start would be parents of each other
-				return nil, nil
+			if !ok {
+				return nil
 			}
-			m.thread, m.start = st.thread, st.id
-			b, err := s.pastBase(ctx, run, st)
-			if err != nil {
-				return nil, err
+			if ok, err := begun(st); err != nil || !ok {
+				return err
 			}
-			m.run.Rebase(b.conversation)
-			m.resolved = true
 		}
 		for _, en := range page.Entries {
-			if m.end.IsZero() && en.ID.Ms > until.Ms {
-				break
+			if !next(en) {
+				return nil
 			}
-			m.Admit(en)
+		}
+		if !page.More {
+			return nil
 		}
 		after = page.Entries[len(page.Entries)-1].ID
 		entries, bytes = historyEntries, historyBytes
-		if !page.More {
-			break
-		}
 	}
-	if !m.resolved {
-		return nil, nil
-	}
-	return m.past(), nil
 }
 
 // Pages of past runs are read at most this large; the first one is small, since it is held while the run's own past
@@ -139,15 +190,15 @@ const (
 )
 
 // pastBase is the base of an earlier run.
-func (s *Service) pastBase(ctx context.Context, run stream.RunID, st start) (base, error) {
+func (a *ancestry) pastBase(ctx context.Context, run stream.RunID, st start) (base, error) {
 	if st.thread == "" {
 		return base{}, nil
 	}
-	runs, err := s.registry.Thread(ctx, st.thread, threadLimit)
+	runs, err := a.registry.Thread(ctx, st.thread, threadLimit)
 	if err != nil {
 		return base{}, err
 	}
-	return s.parentOf(ctx, run, st, runs)
+	return a.parentOf(ctx, run, st, runs)
 }
 
 func (m *machine) past() *past {
