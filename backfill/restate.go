@@ -131,5 +131,6 @@ func (ses *Session) restarted(d *hub.Delivery) ([]Item, error) {
 		Control: ControlReset, Reason: resetRestarted, Latest: &latest,
 	}))
 	ses.items = nil
+	ses.service.countReset(resetRestarted)
 	return ses.restate(before, modeFresh)
 }

@@ -117,17 +117,18 @@ func (ses *Session) reset(ctx context.Context, reason string) ([]Item, error) {
 	if len(requested) > maxCursor {
 		requested = requested[:maxCursor]
 	}
-	line := controlReset{Control: ControlReset, Reason: reason, Requested: &requested}
-	if bounds, err := ses.service.log.Bounds(ctx, ses.current.run); err == nil && !bounds[0].Last.ID.IsZero() {
-		cursor := func(e stream.Entry) *string {
-			s := ses.place(stream.Cursor{Entry: e.ID, Sum: stream.Checksum(e.Event)}).String()
-			return &s
-		}
-		line.Earliest, line.Latest = cursor(bounds[0].First), cursor(bounds[0].Last)
+	var left stream.Bounds
+	if bounds, err := ses.service.log.Bounds(ctx, ses.current.run); err == nil {
+		left = bounds[0]
+	}
+	line := ses.resetLine(reason, requested, left)
+	items, err := ses.restate([]Item{line}, modeFresh)
+	if err != nil {
+		return nil, err // it is said when this is tried again
 	}
 	ses.service.countReset(reason)
 	ses.request.After = ""
-	return ses.restate([]Item{control(ControlReset, line)}, modeFresh)
+	return items, nil
 }
 
 // maxCursor is the longest cursor that there is, in bytes.
@@ -277,6 +278,7 @@ func (ses *Session) catchUpAfterLag() ([]Item, error) {
 	}
 	if restarted := ses.restartedSince(); restarted {
 		ses.attached, ses.held = false, agui.Holder{}
+		ses.service.countReset(resetRestarted)
 		return ses.restate([]Item{control(ControlReset, controlReset{Control: ControlReset, Reason: resetRestarted})}, modeFresh)
 	}
 	items = events(append(items, catchup(modeSnapshot, from)), p.Closings)

@@ -83,11 +83,14 @@ func (s *Service) Attach(ctx context.Context, r Request) (*Session, error) {
 
 // Next returns the next items, waiting for them. The slice is good until the next call. When ctx ends it returns
 // ctx's error and nothing is lost: it may be called again with another. At the end of a run it returns io.EOF; else
-// why the session can't go on: ErrUnknownRun, ErrTooLarge, hub.ErrLagged, hub.ErrLost, hub.ErrClosed,
-// stream.ErrWrongType, or stream.ErrUnavailable where the run couldn't be read for as long as one waits for it.
+// why the session can't go on: ErrUnknownRun, ErrTooLarge, hub.ErrLagged, hub.ErrClosed, stream.ErrWrongType,
+// or stream.ErrUnavailable where the run couldn't be read for as long as one waits for it.
 func (ses *Session) Next(ctx context.Context) ([]Item, error) {
 	for {
 		items, err := ses.step(ctx)
+		if errors.Is(err, hub.ErrLost) {
+			items, err = ses.lost(ctx)
+		}
 		if len(items) > 0 || err != nil {
 			return items, err
 		}
@@ -144,6 +147,12 @@ func (ses *Session) enter(ctx context.Context) error {
 	defer cancel()
 	err := ses.feed.Wait(wait, func() bool { return ses.machine.run.Started() || ses.machine.run.Ended() })
 	switch {
+	case errors.Is(err, hub.ErrLost): // of what there was before: nothing of it was sent
+		ses.leaveRun()
+		if err := sleep(ctx, lostRetry); err != nil {
+			return err
+		}
+		return ses.enter(ctx)
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err() // also where both have ended: the next call tells
 	case err != nil && wait.Err() != nil:
