@@ -195,6 +195,9 @@ func (r *Run) input0() []byte {
 	return []byte("{}")
 }
 
+// Base is what the run started from; nil where there is no earlier run.
+func (r *Run) Base() *Conversation { return r.base }
+
 // Started says whether the run has begun, Ended whether it is over.
 func (r *Run) Started() bool { return r.adm.Started() }
 

@@ -15,10 +15,19 @@ type replay struct {
 	run     *agui.Run
 	cursor  stream.Cursor // of the newest entry read
 	after   stream.ID     // what comes up to it is left out
+	start   stream.ID     // of the run as of when the replay began: what comes before it is left out, too
 }
 
 func newReplay(s *Service, id stream.RunID) *replay {
 	return &replay{service: s, id: id, run: agui.NewRun(nil, s.config.agui())}
+}
+
+// replayOf makes a replay that judges a feed's run as the feed does.
+func replayOf(s *Service, feed *hub.Feed) *replay {
+	r := &replay{service: s, id: feed.Run()}
+	m := feed.Machine().(*machine)
+	feed.With(func(stream.ID) { r.run, r.start = agui.NewRun(m.run.Base(), s.config.agui()), m.start })
+	return r
 }
 
 // page returns the next deliveries.
@@ -33,7 +42,10 @@ func (r *replay) page(ctx context.Context) (out []*hub.Delivery, more bool, err 
 	for _, en := range page.Entries {
 		v := r.run.Apply(agui.Entry{At: position(en.ID), Event: en.Event, Input: en.Input, NoEvent: en.NoEvent})
 		r.cursor = stream.Cursor{Entry: en.ID, Sum: stream.Checksum(en.Event)}
-		if r.after.Less(en.ID) {
+		if v.Restart && !r.start.Less(en.ID) {
+			v.Restart = false // nothing before it was sent
+		}
+		if r.after.Less(en.ID) && !en.ID.Less(r.start) {
 			out = append(out, deliver(en.ID, r.cursor, v))
 		}
 	}
@@ -42,7 +54,7 @@ func (r *replay) page(ctx context.Context) (out []*hub.Delivery, more bool, err 
 
 // openFromStart sends the run's own events from the first entry, adjacent deltas of one item joined, then goes live.
 func (ses *Session) openFromStart() []Item {
-	rep := newReplay(ses.service, ses.current.run)
+	rep := replayOf(ses.service, ses.feed)
 	var full bool
 	ses.feed.With(func(stream.ID) {
 		full = ses.machine.run.Full()
@@ -54,7 +66,7 @@ func (ses *Session) openFromStart() []Item {
 
 // replayPage sends one page, until the feed's ring takes over.
 func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error) {
-	if !rep.cursor.Entry.IsZero() {
+	if c := rep.cursor.Entry; !c.IsZero() && !c.Less(rep.start) {
 		sub, ok, err := ses.feed.JoinAfter(rep.cursor.Entry)
 		if err != nil {
 			return nil, err
@@ -75,13 +87,21 @@ func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error)
 		return nil, err
 	}
 	items := ses.items[:0]
+	var restart *hub.Delivery
 	for _, d := range entries {
+		if d.Restart {
+			restart = d
+			break
+		}
 		items = append(items, Item{Delivery: d, Cursor: ses.place(d.Cursor)})
 	}
 	if rep.after.IsZero() {
 		items = joinDeltas(items)
 	}
 	ses.items = items
+	if restart != nil {
+		return ses.restarted(restart)
+	}
 	return items, nil
 }
 

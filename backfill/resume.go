@@ -209,7 +209,7 @@ func (ses *Session) missed(items []Item, j joined) []Item {
 func (ses *Session) replayFrom(items []Item, c stream.Cursor) []Item {
 	ses.sub.Close()
 	ses.sub = nil
-	rep := newReplay(ses.service, ses.current.run)
+	rep := replayOf(ses.service, ses.feed)
 	rep.after = c.Entry
 	ses.step = func(ctx context.Context) ([]Item, error) { return ses.replayPage(ctx, rep) }
 	return items

@@ -14,7 +14,7 @@ import (
 func (s *Service) Watch(run stream.RunID) *Session {
 	ses := &Session{service: s, request: Request{Run: run}}
 	ses.current.run = run
-	w := &watch{Session: ses, replay: newReplay(s, run)}
+	w := &watch{Session: ses}
 	ses.step = w.open
 	return ses
 }
@@ -30,6 +30,7 @@ func (w *watch) open(ctx context.Context) ([]Item, error) {
 	if err := w.enter(ctx); err != nil {
 		return nil, err
 	}
+	w.replay = replayOf(w.service, w.feed)
 	w.step = w.page
 	return nil, nil
 }
