@@ -60,3 +60,25 @@ func LostCall(v *View) bool {
 	}
 	return false
 }
+
+// Unpacked are the bytes of a checkpoint before they are compressed, Repacked compresses such bytes.
+func Unpacked(c *Checkpoint) []byte {
+	data, err := c.Pack(1 << 26)
+	if err != nil {
+		panic(err)
+	}
+	u, err := newUnpacker(data, runHeader, 1<<26)
+	if err != nil {
+		panic(err)
+	}
+	return u.in
+}
+
+// Repacked compresses bytes as a checkpoint.
+func Repacked(raw []byte) []byte {
+	data, err := (&packer{out: raw}).finish(runHeader, 1<<26)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
