@@ -1,0 +1,42 @@
+// A worker that calls agents over HTTP as an application does: HttpAgent of the versions that are served. stdin carries one request a
+// line, {"id":1,"op":"run",…}; stdout answers each as it is done, {"id":1,"result":…} or {"id":1,"error":"…"}. Requests run side by side.
+import readline from "node:readline";
+import { MODULES } from "./clients.mjs";
+
+const copy = (v) => JSON.parse(JSON.stringify(v));
+
+/**
+ * run: one agent that runs some inputs, one after another: {version, url, threadId, state, messages, turns: [{runId, messages, leaveAfter}]}.
+ * messages are added before the run, but those whose ids the agent has; open interrupts are answered with "resolved"; leaveAfter breaks the request off
+ * after so many events. Answers {turns: [{ok, error, events}], messages, state, pending}.
+ */
+async function run(job) {
+  const { HttpAgent } = await import(MODULES[job.version]);
+  const agent = new HttpAgent({ url: job.url, threadId: job.threadId, initialMessages: copy(job.messages ?? []), initialState: copy(job.state ?? {}) });
+  const turns = [];
+  for (const t of job.turns) {
+    const out = { ok: true, error: "", events: 0 };
+    const held = new Set(agent.messages.map((m) => m.id));
+    for (const m of t.messages ?? []) if (!held.has(m.id)) agent.addMessage(copy(m));
+    const parameters = { runId: t.runId };
+    const open = agent.pendingInterrupts ?? [];
+    if (open.length > 0) parameters.resume = open.map((i) => ({ interruptId: i.id, status: "resolved", payload: { fine: true } }));
+    if (t.resume) parameters.resume = t.resume;
+    const subscriber = {
+      onEvent: () => { if (++out.events === t.leaveAfter) agent.abortRun(); },
+      onRunErrorEvent: ({ event }) => { out.runError = event.code ?? event.message; },
+    };
+    try { await agent.runAgent(parameters, subscriber); } catch (e) { out.ok = false; out.error = String(e?.message ?? e).slice(0, 300); out.status = e?.status; }
+    turns.push(out);
+  }
+  return { turns, messages: JSON.stringify(agent.messages), state: JSON.stringify(agent.state ?? null), pending: JSON.stringify(agent.pendingInterrupts ?? []) };
+}
+
+const OPS = { run };
+const answer = (o) => process.stdout.write(`${JSON.stringify(o)}\n`);
+for await (const line of readline.createInterface({ input: process.stdin, crlfDelay: Infinity })) {
+  const request = JSON.parse(line);
+  const op = Object.hasOwn(OPS, request.op) ? OPS[request.op] : async () => { throw new Error(`unknown op ${request.op}`); };
+  op(request).then((result) => answer({ id: request.id, result }), (e) => answer({ id: request.id, error: String(e?.stack ?? e) }));
+}
+process.exit(0); // connections that are kept open would keep it alive
