@@ -69,3 +69,22 @@ func (h *HTTPAgents) Run(tb testing.TB, job HTTPJob) HTTPResult {
 	}
 	return r
 }
+
+// Encoded is an event in the protobuf binding.
+type Encoded struct {
+	Frame []byte `json:"frame"` // with its length in front; nil where the encoder or the decoder refused
+	Event string `json:"event"` // what the official decoder makes of it, as JSON
+	Error string `json:"error"`
+}
+
+// Proto encodes events as the official encoder does.
+func (h *HTTPAgents) Proto(tb testing.TB, lines [][]byte) []Encoded {
+	tb.Helper()
+	texts := make([]string, len(lines))
+	for i, line := range lines {
+		texts[i] = string(line)
+	}
+	var out []Encoded
+	h.worker.must(tb, map[string]any{"op": "proto", "lines": texts}, &out)
+	return out
+}

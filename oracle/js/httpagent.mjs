@@ -32,7 +32,22 @@ async function run(job) {
   return { turns, messages: JSON.stringify(agent.messages), state: JSON.stringify(agent.state ?? null), pending: JSON.stringify(agent.pendingInterrupts ?? []) };
 }
 
-const OPS = { run };
+/**
+ * proto: events in the protobuf binding as the official encoder writes them, and as the official decoder reads them again. Answers
+ * [{frame, event}]: frame as base64 with its length in front, event as JSON; without frame where the encoder refuses.
+ */
+async function proto({ lines }) {
+  const { encode, decode } = await import("@ag-ui/proto");
+  return lines.map((line) => {
+    try {
+      const message = encode(JSON.parse(line)), head = Buffer.alloc(4);
+      head.writeUInt32BE(message.length);
+      return { frame: Buffer.concat([head, message]).toString("base64"), event: JSON.stringify(decode(message)) };
+    } catch (e) { return { error: String(e?.message ?? e).slice(0, 200) }; }
+  });
+}
+
+const OPS = { run, proto };
 const answer = (o) => process.stdout.write(`${JSON.stringify(o)}\n`);
 for await (const line of readline.createInterface({ input: process.stdin, crlfDelay: Infinity })) {
   const request = JSON.parse(line);

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aguihub/aguihub/bridge"
+	"github.com/aguihub/aguihub/oracle"
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport/transporttest"
 )
@@ -386,5 +387,37 @@ func TestAgentThatNamesAnotherThread(t *testing.T) {
 	_, events, _ := r.call(t, "a", input("t", "r"))
 	if !slices.Equal(events, []string{transporttest.Started("its-run", "its-thread"), transporttest.Finished("its-run", "its-thread")}) {
 		t.Fatalf("got %q", events)
+	}
+}
+
+func TestAgentThatHasProtobufOnly(t *testing.T) {
+	s := oracle.GenerateWith(3, oracle.Options{Runs: 1, Plain: true})
+	run := s.Runs[0]
+	encoded := oracle.StartHTTPAgents(t).Proto(t, run.Lines)
+	var accepts []string
+	r := newRig(t, bridge.Config{}, agent(t, "a", func(w http.ResponseWriter, q *http.Request) {
+		_, _ = askedOf(q)
+		accepts = append(accepts, q.Header.Get("Accept"))
+		if q.Header.Get("Accept") != "application/vnd.ag-ui.event+proto" {
+			w.WriteHeader(http.StatusNotAcceptable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/vnd.ag-ui.event+proto")
+		for _, e := range encoded {
+			_, _ = w.Write(e.Frame)
+		}
+	}))
+	_, events, _ := r.call(t, "a", input(run.ThreadID, run.RunID))
+	if len(events) != len(encoded) || len(accepts) != 2 {
+		t.Fatalf("%d events of %d, asked for %q", len(events), len(encoded), accepts)
+	}
+	for i, e := range events {
+		got, err := oracle.Canonical([]byte(e))
+		must(t, err)
+		want, err := oracle.Canonical([]byte(encoded[i].Event))
+		must(t, err)
+		if got != want {
+			t.Fatalf("event %d\n got %s\nwant %s", i, got, want)
+		}
 	}
 }
