@@ -72,37 +72,60 @@ func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error)
 			return nil, err
 		}
 		if ok {
-			ses.sub, ses.step, ses.at = sub, ses.live, rep.cursor
-			items := ses.items[:0]
-			items = append(items, live(ses.place(rep.cursor), 0))
-			if rep.run.Ended() {
-				items = append(items, ses.end())
-			}
-			ses.items = items
-			return items, nil
+			return ses.replayEnds(rep, sub)
 		}
 	}
 	entries, _, err := rep.page(ctx)
 	if err != nil {
 		return nil, err
 	}
+	items, last := ses.replayed(rep, entries)
+	ses.items = items
+	if last != nil && last.Restart {
+		return ses.restarted(last.Cursor)
+	}
+	return items, nil
+}
+
+// replayEnds closes the bracket behind what the ring holds.
+func (ses *Session) replayEnds(rep *replay, sub *hub.Subscriber) ([]Item, error) {
+	ses.sub, ses.step, ses.at = sub, ses.live, rep.cursor
+	over := rep.run.Ended()
 	items := ses.items[:0]
-	var restart *hub.Delivery
-	for _, d := range entries {
-		if d.Restart {
-			restart = d
+	if queue, _ := sub.TryNext(ses.queue); len(queue) > 0 && !over { // its error comes again
+		var last *hub.Delivery
+		items, last = ses.replayed(rep, queue)
+		ses.queue, ses.at, over = queue, last.Cursor, last.End
+		if last.Restart {
+			ses.items = items
+			return ses.restarted(last.Cursor)
+		}
+	}
+	items = append(items, live(ses.place(ses.at), 0))
+	if over {
+		items = append(items, ses.end())
+	}
+	ses.items = items
+	return items, nil
+}
+
+// replayed makes items of deliveries up to a restart, which isn't among them, or the end. last is the last one that was
+// looked at.
+func (ses *Session) replayed(rep *replay, deliveries []*hub.Delivery) (items []Item, last *hub.Delivery) {
+	items = ses.items[:0]
+	for _, last = range deliveries {
+		if last.Restart {
 			break
 		}
-		items = append(items, Item{Delivery: d, Cursor: ses.place(d.Cursor)})
+		items = append(items, Item{Delivery: last, Cursor: ses.place(last.Cursor)})
+		if last.End {
+			break
+		}
 	}
 	if rep.after.IsZero() {
 		items = joinDeltas(items)
 	}
-	ses.items = items
-	if restart != nil {
-		return ses.restarted(restart)
-	}
-	return items, nil
+	return items, last
 }
 
 // joinDeltas makes one event of adjacent deltas of one item.

@@ -122,9 +122,9 @@ func (ses *Session) goLive(items []Item, j joined) []Item {
 	return items
 }
 
-// restarted begins anew: the run did.
-func (ses *Session) restarted(d *hub.Delivery) ([]Item, error) {
-	latest := ses.place(d.Cursor).String()
+// restarted begins anew, behind what is in ses.items: the run did, at or before newest.
+func (ses *Session) restarted(newest stream.Cursor) ([]Item, error) {
+	latest := ses.place(newest).String()
 	ses.attached, ses.held = false, agui.Holder{}
 	before := ses.items
 	before = append(before, control(ControlReset, controlReset{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/aguihub/aguihub/agui"
 	"github.com/aguihub/aguihub/hub"
 	"github.com/aguihub/aguihub/stream"
 )
@@ -32,7 +31,7 @@ func (ses *Session) threadRun(ctx context.Context) (threadRun, bool) {
 		return threadRun{}, false
 	}
 	if r, ok := ses.thread.byHash(c.Run); ok {
-		return r, true
+		return r, ses.there(ctx, r.run)
 	}
 	runs, err := ses.service.registry.Thread(ctx, ses.thread.id, threadLimit)
 	if err != nil {
@@ -40,10 +39,17 @@ func (ses *Session) threadRun(ctx context.Context) (threadRun, bool) {
 	}
 	for _, r := range runs {
 		if stream.HashRun(r.Run) == c.Run {
-			return threadRun{run: r.Run}, true
+			return threadRun{run: r.Run}, ses.there(ctx, r.Run)
 		}
 	}
 	return threadRun{}, false
+}
+
+// there says whether a run of the thread, which had begun, still has entries, as far as can be told: one that has expired
+// isn't waited for.
+func (ses *Session) there(ctx context.Context, run stream.RunID) bool {
+	bounds, err := ses.service.log.Bounds(ctx, run)
+	return err != nil || !bounds[0].Last.ID.IsZero()
 }
 
 // resume continues from the request's cursor, or resets where that can't be done.
@@ -141,6 +147,10 @@ func (ses *Session) continueFrom(ctx context.Context, c stream.Cursor, how Catch
 		return nil, err
 	}
 	items := ses.items[:0]
+	if c.Entry.Less(ses.current.start) { // since it was looked at
+		ses.items = items
+		return ses.restarted(j.cursor)
+	}
 	next, later := threadRun{}, false
 	if ses.thread != nil && j.view.Ended {
 		next, later, _ = ses.thread.after(ses.current, ses.request.Head != "")
@@ -270,16 +280,18 @@ func (ses *Session) catchUpAfterLag() ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	from := ses.place(ses.at).String()
 	items := ses.items[:0]
+	switch {
+	case ses.restartedSince():
+		ses.items = items
+		return ses.restarted(j.cursor)
+	case ses.at.Entry.Less(ses.current.start):
+		return ses.restate(nil, modeSnapshot) // nothing of the run was sent
+	}
+	from := ses.place(ses.at).String()
 	p, ok := j.view.CatchUp(position(ses.at.Entry))
 	if !j.view.Full || !ok {
 		return ses.replayFrom(append(items, catchup(modeEvents, from)), ses.at), nil
-	}
-	if restarted := ses.restartedSince(); restarted {
-		ses.attached, ses.held = false, agui.Holder{}
-		ses.service.countReset(resetRestarted)
-		return ses.restate([]Item{control(ControlReset, controlReset{Control: ControlReset, Reason: resetRestarted})}, modeFresh)
 	}
 	items = events(append(items, catchup(modeSnapshot, from)), p.Closings)
 	return ses.closeBracket(items, p, j), nil

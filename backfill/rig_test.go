@@ -244,6 +244,7 @@ type reader struct {
 // attach begins to read. What it continues from is taken from the request.
 func (r *rig) attach(t *testing.T, req Request) *reader {
 	t.Helper()
+	synctest.Wait()
 	ses, err := r.Attach(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
@@ -289,6 +290,7 @@ func (w *reader) next(within time.Duration) bool {
 // all takes everything until nothing comes any more, and returns what came in words.
 func (w *reader) all() string {
 	w.t.Helper()
+	synctest.Wait()
 	from := len(w.words)
 	for w.next(time.Millisecond) {
 	}

@@ -66,6 +66,9 @@ type Session struct {
 
 // Attach begins a session. It does no I/O but for a thread's list of runs.
 func (s *Service) Attach(ctx context.Context, r Request) (*Session, error) {
+	if r.Catchup == "" {
+		r.Catchup = CatchupSnapshot
+	}
 	ses := &Session{service: s, request: r}
 	if r.Thread == "" {
 		ses.current.run = r.Run
@@ -199,11 +202,26 @@ func (ses *Session) openThread(ctx context.Context) ([]Item, error) {
 		if !ok {
 			ses.step = ses.awaitFirst
 			ses.attached = true
-			return []Item{attached("", ses.thread.id, true, ses.service.config.Name)}, nil
+			return append(ses.resetOfNothing(), attached("", ses.thread.id, true, ses.service.config.Name)), nil
 		}
 		ses.current = r
 	}
 	return ses.openRun(ctx)
+}
+
+// resetOfNothing is the reset of a cursor on a thread that has no run.
+func (ses *Session) resetOfNothing() []Item {
+	requested := ses.request.After
+	if requested == "" {
+		return nil
+	}
+	reason := resetLost
+	if c, err := stream.ParseCursor(requested); err != nil || !c.HasRun {
+		reason = resetMalformed
+	}
+	ses.request.After = ""
+	ses.service.countReset(reason)
+	return []Item{ses.resetLine(reason, requested[:min(len(requested), maxCursor)], stream.Bounds{})}
 }
 
 // awaitFirst waits for a thread's first run.
@@ -263,7 +281,7 @@ func (ses *Session) live(ctx context.Context) ([]Item, error) {
 	for _, d := range queue {
 		if d.Restart {
 			ses.items = items
-			return ses.restarted(d)
+			return ses.restarted(d.Cursor)
 		}
 		items = append(items, Item{Delivery: d, Cursor: ses.place(d.Cursor)})
 		ses.at = d.Cursor
@@ -338,6 +356,6 @@ func (ses *Session) nextRun(before threadRun) ([]Item, error) {
 	if !ok {
 		return ses.restate(nil, modeSnapshot)
 	}
-	ses.sub, ses.step = sub, ses.live
+	ses.sub, ses.step, ses.at = sub, ses.live, stream.Cursor{}
 	return nil, nil
 }
