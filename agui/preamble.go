@@ -38,6 +38,9 @@ type Holder struct {
 	Messages []string
 	// Unsure says that it may hold others, or in another order: then all of it is dropped first.
 	Unsure bool
+
+	// empty says that it holds nothing but what a preamble itself opens.
+	empty bool
 }
 
 // PreambleFor makes the preamble for a consumer that holds messages from an earlier run of the thread.
@@ -107,6 +110,7 @@ func (v *View) past(g gap) [][]byte {
 	}
 	before, later := v.openings(g, messages)
 	h := Holder{Messages: slices.Clone(g.holder.Messages), Unsure: g.holder.Unsure}
+	h.empty = g.fresh && !h.Unsure && len(h.Messages) == 0
 	var openers [][]byte
 	for _, it := range before {
 		openers = append(openers, it.opener)
@@ -344,31 +348,32 @@ func (v *View) snapshots(h Holder, target []viewMessage) [][]byte {
 	if !moved && !h.Unsure {
 		return [][]byte{messagesSnapshot(target)}
 	}
-	return v.shrink(target[:common], target)
+	return shrink(target[:common], target, v.had[0] && !h.empty, v.had[1] && !h.empty)
 }
 
 // shrink is a snapshot of short and then the one of target. A snapshot leaves a consumer's reasoning (activity) alone
 // unless it holds some itself: so the short one gets a stand-in of each such role, which the full one drops. Where the
-// full one holds none of the role, it owns all activities by the client's own convention, and the reasoning stand-in is
-// made an activity before. (Clients before 1.0 don't know the convention: an activity of type "none" stays with them.)
-func (v *View) shrink(short, target []viewMessage) [][]byte {
+// full one holds none of the role and the consumer may, it owns all activities by the client's own convention, and the
+// reasoning stand-in is made an activity before. (Clients before 1.0 don't know the convention: an activity of type "none"
+// stays with them.)
+func shrink(short, target []viewMessage, hadReasoning, hadActivity bool) [][]byte {
 	has := func(list []viewMessage, role string) bool {
 		return slices.ContainsFunc(list, func(m viewMessage) bool { return m.role == role })
 	}
 	first := slices.Clone(short)
 	purge := false
 	var turn [][]byte
-	if (v.had[0] || has(target, "reasoning")) && !has(short, "reasoning") {
+	if (hadReasoning || has(target, "reasoning")) && !has(short, "reasoning") {
 		first = append(first, viewMessage{segs: [][]byte{[]byte(`{"id":"stand-in-reasoning","role":"reasoning","content":""}`)}})
 		if !has(target, "reasoning") {
 			purge = true
 			turn = [][]byte{[]byte(`{"type":"ACTIVITY_SNAPSHOT","messageId":"stand-in-reasoning","activityType":"none","content":{}}`)}
 		}
 	}
-	if (v.had[1] || has(target, "activity")) && !has(short, "activity") {
+	if (hadActivity || has(target, "activity")) && !has(short, "activity") {
 		first = append(first, viewMessage{segs: [][]byte{[]byte(`{"id":"stand-in-activity","role":"activity","activityType":"none","content":{}}`)}})
 	}
-	purge = (purge || v.had[1]) && !has(target, "activity")
+	purge = (purge || hadActivity) && !has(target, "activity")
 	full := messagesSnapshot(target)
 	if purge {
 		full = joinMessages([]byte(`{"type":"MESSAGES_SNAPSHOT","messages":`), target,
