@@ -152,10 +152,25 @@ func (m *measure) compareThread(p *published, a attached, want oracle.Snapshot) 
 		m.fail("%s: the thread's subscription was closed with %d", name, got.Code)
 	case diff != "" && a.version != oracle.V1 && m.otherwiseInThread(p, a):
 		return
+	case diff != "" && a.version == oracle.V057 && p.laterCalls(a.k):
+		m.except("0.0.57 doubles a call that is open where a later run is restated", fmt.Sprintf("%s k=%d", p.name, a.k))
+		return
 	case diff != "":
 		m.fail("%s: %s", name, diff)
 	}
 	m.count(func(c *counts) { c.attaches[a.version+" "+string(a.wire)]++ })
+}
+
+// laterCalls says whether a run that begins after k has an open call somewhere: a run whose input was only recorded, or
+// that a hub meets late, is restated, and when that is isn't for the test to say.
+func (p *published) laterCalls(k int) bool {
+	for _, r := range p.runs {
+		if k <= 0 && slices.Contains(r.openCalls, true) {
+			return true
+		}
+		k -= len(r.lines)
+	}
+	return false
 }
 
 // otherwiseInThread is otherwiseAt, where k counts the entries of all runs.
