@@ -7,6 +7,7 @@ type CloseCode uint16
 const (
 	CloseEnded       CloseCode = 1000
 	CloseBadFrame    CloseCode = 1003
+	CloseBadText     CloseCode = 1007
 	CloseTooBig      CloseCode = 1009
 	CloseInternal    CloseCode = 1011
 	CloseDraining    CloseCode = 1012
@@ -32,6 +33,7 @@ type closeRow struct {
 var closeTable = [...]closeRow{
 	{CloseEnded, "ended", false},
 	{CloseBadFrame, "bad_frame", false},
+	{CloseBadText, "bad_text", false},
 	{CloseTooBig, "too_big", false},
 	{CloseInternal, "internal", true},
 	{CloseDraining, "draining", true},

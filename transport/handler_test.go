@@ -137,8 +137,8 @@ func TestErrorsHaveStatusAndCloseCode(t *testing.T) {
 
 func TestCloseCodesSayWhetherToReconnect(t *testing.T) {
 	want := map[transport.CloseCode]bool{
-		1000: false, 1003: false, 1009: false, 1011: true, 1012: true, 1013: true, 4400: false, 4401: true, 4403: false,
-		4404: true, 4408: true, 4410: true, 4413: false, 4429: true,
+		1000: false, 1003: false, 1007: false, 1009: false, 1011: true, 1012: true, 1013: true, 4400: false, 4401: true,
+		4403: false, 4404: true, 4408: true, 4410: true, 4413: false, 4429: true,
 	}
 	names := map[string]bool{}
 	for i, c := range transport.CloseCodes() {

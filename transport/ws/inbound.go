@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
@@ -41,6 +42,9 @@ var (
 	errBinary = &transport.Error{
 		Code: "binary_frame", Message: "binary messages aren't spoken here", Close: transport.CloseBadFrame,
 	}
+	errText = &transport.Error{
+		Code: "text_not_utf8", Message: "the message isn't UTF-8", Close: transport.CloseBadText,
+	}
 	errInbound = &transport.Error{Code: "message_too_big", Message: "the message is too big", Close: transport.CloseTooBig}
 )
 
@@ -58,22 +62,16 @@ func (c *conn) lost(err error) error {
 // take takes one message; false where reading is over.
 func (c *conn) take(ctx context.Context, r io.Reader) bool {
 	limit := int64(c.server.config.MaxInbound)
-	limited := io.LimitReader(r, limit+1)
-	var text []byte
-	var n int64
-	var err error
-	if c.protocol == bare {
-		n, err = io.Copy(io.Discard, limited)
-	} else {
-		text, err = io.ReadAll(limited)
-		n = int64(len(text))
-	}
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	switch {
 	case err != nil:
 		c.cancel(c.lost(err))
 		return false
-	case n > limit:
+	case int64(len(text)) > limit:
 		c.cancel(errInbound)
+		return false
+	case !utf8.Valid(text): // RFC 6455, section 8.1
+		c.cancel(errText)
 		return false
 	case c.protocol == bare:
 		c.server.stats.ignored.Add(1)

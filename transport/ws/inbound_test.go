@@ -115,19 +115,22 @@ func TestBadFrames(t *testing.T) {
 			name string
 			kind websocket.MessageType
 			size int
+			unit string
 			code websocket.StatusCode
 		}{
-			{"a binary message closes with 1003", websocket.MessageBinary, 3, 1003},
-			{"a large binary message closes with 1003", websocket.MessageBinary, 3 << 20, 1003},
-			{"a message over 64 KiB closes with 1009", websocket.MessageText, 64<<10 + 1, 1009},
-			{"a message far over 64 KiB closes with 1009", websocket.MessageText, 3 << 20, 1009},
+			{"a binary message closes with 1003", websocket.MessageBinary, 3, "x", 1003},
+			{"a large binary message closes with 1003", websocket.MessageBinary, 3 << 20, "x", 1003},
+			{"a message over 64 KiB closes with 1009", websocket.MessageText, 64<<10 + 1, "x", 1009},
+			{"a message far over 64 KiB closes with 1009", websocket.MessageText, 3 << 20, "x", 1009},
+			{"a text message that isn't UTF-8 closes with 1007", websocket.MessageText, 1, "{\"control\":\"\xff\"}", 1007},
+			{"half a surrogate pair is no UTF-8 and closes with 1007", websocket.MessageText, 1, "\xed\xa0\xbd", 1007},
 		} {
 			t.Run(c.name+" on "+name, func(t *testing.T) {
 				p := f.dial(t, "/v1/runs/r1/ws", name)
 				sent := make(chan struct{})
 				go func() {
 					defer close(sent)
-					_ = p.Write(deadline(t), c.kind, []byte(strings.Repeat("x", c.size))) // it may be cut
+					_ = p.Write(deadline(t), c.kind, []byte(strings.Repeat(c.unit, c.size))) // it may be cut
 				}()
 				if code, _, _ := p.closed(); code != c.code {
 					t.Fatal(code)
