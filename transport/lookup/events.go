@@ -34,6 +34,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		if after, err = stream.ParseCursor(text); err != nil {
 			return err
 		}
+		if after.HasRun && after.Run != stream.HashRun(run) {
+			return backfill.ErrGone
+		}
 	}
 	out := listing{w: w, body: transport.NewWriter(w, s.config.WriteTimeout)}
 	err = s.service.Events(r.Context(), run, after, func(it backfill.Item) error {

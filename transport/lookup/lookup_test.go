@@ -327,6 +327,9 @@ func TestProblems(t *testing.T) {
 		{"/v1/runs/r1/events?limit=1000001", 400, "bad_query"},
 		{"/v1/runs/r1/events?after=" + other, 410, "cursor_gone"},
 		{"/v1/runs/r1/events?after=1-0.00000000", 410, "cursor_gone"},
+		{"/v1/runs/r1/events?after=" + cursor + ".00000000", 410, "cursor_gone"}, // at an entry, but a thread gave it for another run
+		{"/v1/runs/r1/events?after=" + cursor + ";x", 400, "bad_query"},
+		{"/v1/runs?limit=5;", 400, "bad_query"},
 		{"/v1/runs/r1/events?after=99999999999999-0.00000000", 410, "cursor_gone"},
 		{"/v1/runs/r1/nothing", 404, "unknown_path"},
 		{"/v1", 404, "unknown_path"},

@@ -4,6 +4,7 @@ package lookup
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync/atomic"
 
@@ -54,7 +55,13 @@ func (s *Server) Figures() Figures { return Figures{Requests: s.requests.Load()}
 func (s *Server) handler(f func(w http.ResponseWriter, r *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
-		if err := f(w, r); err != nil {
+		_, err := url.ParseQuery(r.URL.RawQuery) // parts that can't be read would be as good as not sent
+		if err != nil {
+			err = transport.BadRequest("bad_query", "the query can't be read")
+		} else {
+			err = f(w, r)
+		}
+		if err != nil {
 			transport.WriteProblem(w, s.logger, err)
 		}
 	})
