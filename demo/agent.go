@@ -174,10 +174,8 @@ func (a *Agent) publish(ctx context.Context, n int) error {
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
-	playing, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	unhook := context.AfterFunc(run.Context(), func() { stop(context.Cause(run.Context())) })
-	defer unhook()
+	playing, stop := run.Bound(ctx)
+	defer stop()
 	err = a.play(playing, run, s)
 	cancelled := errors.Is(context.Cause(playing), publish.ErrCancelled)
 	// From here on the run must end, whatever becomes of ctx.

@@ -12,5 +12,7 @@
 //	err = run.Finish(ctx, publish.End{})
 //
 // Events are buffered for some milliseconds and written together. What was written, what wasn't and what can't be known
-// is never guessed: see [WriteError]. Nothing is ever appended twice.
+// is never guessed: see [WriteError]. Nothing is ever appended twice: an append whose answer was lost is asked for again by
+// its sequence number. While a run is open its lease is renewed, and [Run.Context] ends when somebody cancels it or another
+// producer takes it over. A [Reaper], which runs on every hub, ends the runs of producers that are lost.
 package publish

@@ -121,8 +121,8 @@ func (k *keeper) round(ctx context.Context) {
 		}
 		for _, s := range kp.Signals {
 			helds[i].control = s.ID
-			if c := cancelOf(s.Control); c != nil {
-				runs[i].cancel(c)
+			if c, is := cancelOf(s.Control); is {
+				runs[i].cancel(&c)
 			}
 		}
 	}
@@ -131,13 +131,13 @@ func (k *keeper) round(ctx context.Context) {
 // maxReason bounds what a CancelledError says, in bytes.
 const maxReason = 1000
 
-// cancelOf reads an entry of a control stream; nil where it isn't a cancel.
-func cancelOf(control []byte) *CancelledError {
+// cancelOf reads an entry of a control stream; false where it isn't a cancel.
+func cancelOf(control []byte) (CancelledError, bool) {
 	var c struct{ Type, Reason, By string }
 	if json.Unmarshal(control, &c) != nil || c.Type != "cancel" {
-		return nil
+		return CancelledError{}, false
 	}
-	return &CancelledError{Reason: clip(c.Reason), By: clip(c.By)}
+	return CancelledError{Reason: clip(c.Reason), By: clip(c.By)}, true
 }
 
 func clip(s string) string {

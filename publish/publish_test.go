@@ -351,7 +351,7 @@ func TestContinuingARun(t *testing.T) {
 	t.Run("goes on where the log is", func(t *testing.T) {
 		w := newWorld(t)
 		for _, e := range []string{`{"type":"RUN_STARTED","threadId":"t1","runId":"other"}`, `garbage`, `{"type":"TEXT_MESSAGE_START","messageId":"m1"}`} {
-			if _, err := w.Memory.Append(t.Context(), "r1", stream.Record{Event: []byte(e)}); err != nil {
+			if _, err := w.Append(t.Context(), "r1", stream.Record{Event: []byte(e)}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -148,7 +148,7 @@ func TestAPlainAgentsLease(t *testing.T) {
 			t.Helper()
 			ok(t, w.Announce(t.Context(), stream.RunInfo{Run: run, Thread: "t1", State: stream.RunStarted}))
 			for _, e := range events {
-				_, err := w.Memory.Append(t.Context(), run, stream.Record{Event: []byte(e)})
+				_, err := w.Append(t.Context(), run, stream.Record{Event: []byte(e)})
 				ok(t, err)
 			}
 		}
@@ -182,11 +182,11 @@ func TestAnIdleRunIsEndedWhereThatIsAskedFor(t *testing.T) {
 		w := newWorld(t)
 		ok(t, w.Announce(t.Context(), stream.RunInfo{Run: "r1", Thread: "t1", State: stream.RunStarted}))
 		stop := reap(t, w, w, 2, publish.ReaperConfig{Idle: 10 * time.Minute})
-		_, err := w.Memory.Append(t.Context(), "r1", stream.Record{Event: []byte(`{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}`)})
+		_, err := w.Append(t.Context(), "r1", stream.Record{Event: []byte(`{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}`)})
 		ok(t, err)
 		for range 10 {
 			time.Sleep(9 * time.Minute) // the bubble's time
-			_, err := w.Memory.Append(t.Context(), "r1", stream.Record{Event: []byte(`{"type":"CUSTOM","name":"n","value":1}`)})
+			_, err := w.Append(t.Context(), "r1", stream.Record{Event: []byte(`{"type":"CUSTOM","name":"n","value":1}`)})
 			ok(t, err)
 		}
 		if n := len(entries(t, w, "r1")); n != 11 {

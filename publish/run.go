@@ -83,6 +83,15 @@ func (r *Run) Context() context.Context { return r.context() }
 // Existed reports whether the log had entries of the run when it was opened.
 func (r *Run) Existed() bool { return r.existed }
 
+// Bound returns a context that ends with ctx, and when [Run.Context] does, with the same cause: what an agent hands to all
+// that it calls. stop frees what the context holds; it doesn't touch the run.
+func (r *Run) Bound(ctx context.Context) (bound context.Context, stop func()) {
+	bound, cancel := context.WithCancelCause(ctx)
+	own := r.context()
+	unhook := context.AfterFunc(own, func() { cancel(context.Cause(own)) })
+	return bound, func() { unhook(); cancel(nil) }
+}
+
 // Thread returns the run's thread, empty while it isn't known.
 func (r *Run) Thread() stream.ThreadID {
 	r.mu.Lock()

@@ -49,9 +49,6 @@ type Fence struct {
 	Epoch    uint64 // from 1 on
 }
 
-// lease is the value of the lease of the fence.
-func (f Fence) lease() string { return fmt.Sprintf("%s:%d", f.Producer, f.Epoch) }
-
 // Claim asks to write a run.
 type Claim struct {
 	Producer string

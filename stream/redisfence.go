@@ -130,8 +130,8 @@ func (l *Redis) renew(ctx context.Context, holds []Hold, kept []Kept) error {
 		return err
 	}
 	for n, cmd := range cmds {
-		held, err := cmd.Int()
-		if err = classify(ctx, "renew", err); err != nil {
+		held, failed := cmd.Int()
+		if err := classify(ctx, "renew", failed); err != nil {
 			return err
 		}
 		kept[which[n]].Lost = held == 0
@@ -274,8 +274,8 @@ type scriptReply []any
 
 // script runs a script and makes errors of the words that are some.
 func (l *Redis) script(ctx context.Context, client redis.Scripter, s *redis.Script, step string, keys []string, args ...any) (scriptReply, error) {
-	values, err := s.Run(ctx, client, keys, args...).Slice()
-	if err = classify(ctx, step, err); err != nil {
+	values, failed := s.Run(ctx, client, keys, args...).Slice()
+	if err := classify(ctx, step, failed); err != nil {
 		return nil, err
 	}
 	reply := scriptReply(values)
