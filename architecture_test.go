@@ -42,6 +42,10 @@ var arrows = map[string][]string{
 		"transport/agents", "transport/cancel", "transport/console", "transport/ingest", "transport/lookup", "transport/sse", "transport/ws",
 	},
 
+	"loadtest":         {"loadtest/chaos"},
+	"loadtest/chaos":   {"loadtest/checker", "stream"},
+	"loadtest/checker": {"stream"},
+
 	// For tests only: nothing above may import these, nor stream/streamtest.
 	"oracle":                  {},
 	"transport/transporttest": {"backfill", "stream", "transport"},
@@ -49,9 +53,9 @@ var arrows = map[string][]string{
 
 // keptIn says which folders alone may use a library, and the files that may, too.
 var keptIn = map[string][]string{
-	"github.com/redis/":          {"stream/"},
+	"github.com/redis/":          {"stream/", "loadtest/chaos/"},
 	"github.com/alicebob/":       {"stream/"},
-	"github.com/coder/websocket": {"transport/ws/", "cmd/aguihub/attach.go"},
+	"github.com/coder/websocket": {"transport/ws/", "cmd/aguihub/attach.go", "loadtest/checker/"},
 	"github.com/prometheus/":     {"metrics/"},
 	"github.com/alecthomas/kong": {"cmd/aguihub/"},
 	"testing":                    {"oracle/", "stream/streamtest/", "transport/transporttest/"},

@@ -1,0 +1,59 @@
+package chaos_test
+
+import (
+	"flag"
+	"os/exec"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/aguihub/aguihub/loadtest/chaos"
+)
+
+var (
+	duration = flag.Duration("chaos", 9*time.Second, "how long each of the chaos tests makes trouble")
+	seed     = flag.Uint64("chaos.seed", 1, "seed of the chaos tests")
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// binary builds the hub's program, once for all tests.
+func binary(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("redis-server is not in PATH, and these tests don't skip without it: scripts/setup installs it")
+	}
+	program, err := chaos.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+func TestChaosBreaksNoPromise(t *testing.T) {
+	program := binary(t)
+	for name, config := range map[string]chaos.Config{
+		"a master with a replica": {Faults: []chaos.Fault{
+			chaos.KillHub, chaos.Failover, chaos.Swap, chaos.Restart, chaos.Wipe, chaos.Trim, chaos.CutRedis,
+		}},
+		"a cluster whose slots move": {Cluster: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config.Seed, config.Duration, config.Binary, config.Dir = *seed, *duration, program, t.TempDir()
+			config.Runs, config.Length, config.Every = 2, 200, time.Second
+			report, err := chaos.Run(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(report)
+			if len(report.Violations) > 0 {
+				t.Error("the contract was broken")
+			}
+			if report.Deliveries == 0 || report.Reconnects == 0 || len(report.Resets) == 0 {
+				t.Error("nothing was tried")
+			}
+		})
+	}
+}

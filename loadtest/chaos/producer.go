@@ -1,0 +1,200 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/aguihub/aguihub/loadtest/checker"
+	"github.com/aguihub/aguihub/stream"
+)
+
+// producer publishes one run as a plain agent does, with XADD, and brings it to its end through all faults.
+type producer struct {
+	run     string
+	archive checker.Archive
+	client  redis.UniversalClient
+	rate    float64 // events a second
+	length  int     // events
+
+	mu      sync.Mutex // held while it publishes: whoever holds it finds nothing on its way
+	n       int        // counter of the newest event
+	starts  int
+	restart int // begin anew after so many events more; 0 for not
+	started bool
+	ended   bool
+}
+
+func (p *producer) key() string { return "agui:run:" + p.run }
+
+// pad makes CUSTOM events large enough that a reader who pauses lags.
+var pad = strings.Repeat("x", 12_000)
+
+// next is the event that comes next, with the counter that it would have.
+func (p *producer) next() (checker.Entry, string) {
+	n := p.n + 1
+	message := fmt.Sprintf("m%d", p.starts)
+	switch {
+	case !p.started:
+		return checker.Entry{Kind: checker.Start}, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t-%[1]s","runId":"%[1]s"}`, p.run)
+	case n >= p.length:
+		return checker.Entry{Kind: checker.End}, fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t-%[1]s","runId":"%[1]s"}`, p.run)
+	case n == p.length-1:
+		return checker.Entry{Kind: checker.Close}, fmt.Sprintf(`{"type":"TEXT_MESSAGE_END","messageId":%q}`, message)
+	}
+	e := checker.Entry{N: n, Message: message}
+	switch n % 4 {
+	case 0:
+		e.Kind = checker.State
+		return e, fmt.Sprintf(`{"type":"STATE_SNAPSHOT","snapshot":{"n":%d}}`, n)
+	case 1:
+		e.Kind = checker.Custom
+		return e, fmt.Sprintf(`{"type":"CUSTOM","name":"n","value":{"n":%d,"pad":%q}}`, n, pad)
+	default:
+		e.Kind = checker.Text
+		return e, fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":%q,"delta":%q}`, message, checker.TextOf(n))
+	}
+}
+
+// step publishes the next event. After an error the same one comes again, unless it is there.
+func (p *producer) step(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return nil
+	}
+	if p.restart > 0 {
+		if p.restart--; p.restart == 0 {
+			p.started = false
+		}
+	}
+	begins := !p.started
+	if begins {
+		p.starts++
+	}
+	entry, event := p.next()
+	if err := p.publish(ctx, entry, event); err != nil {
+		return err
+	}
+	if begins {
+		p.started = true
+		message := fmt.Sprintf("m%d", p.starts)
+		open := fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","messageId":%q,"role":"assistant"}`, message)
+		return p.publish(ctx, checker.Entry{Kind: checker.Open, Message: message}, open)
+	}
+	p.n++
+	p.ended = entry.Kind == checker.End
+	return nil
+}
+
+// publish appends one event and, where the answer is lost, finds out whether it is there, however long that takes.
+func (p *producer) publish(ctx context.Context, e checker.Entry, event string) error {
+	for ctx.Err() == nil {
+		before, err := p.newest(ctx)
+		if err == nil {
+			var id string
+			id, err = p.client.XAdd(ctx, &redis.XAddArgs{Stream: p.key(), Values: []string{"event", event}}).Result()
+			for err != nil && ctx.Err() == nil && !refused(err) {
+				pause(ctx, 20*time.Millisecond)
+				var now string
+				if now, err = p.newest(ctx); err == nil && now == before {
+					err = errors.New("not there")
+					break
+				}
+				id = now
+			}
+			if err == nil {
+				e.ID, err = stream.ParseID(id)
+				if err == nil {
+					p.archive.Add(e)
+				}
+				return err
+			}
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+// refused says whether the server answered, so that nothing was appended.
+func refused(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// newest is the id of the run's newest entry, "" where there is none.
+func (p *producer) newest(ctx context.Context) (string, error) {
+	ms, err := p.client.XRevRangeN(ctx, p.key(), "+", "-", 1).Result()
+	if err != nil || len(ms) == 0 {
+		return "", err
+	}
+	return ms[0].ID, nil
+}
+
+// Run publishes until done is closed or ctx ends; after the run's end it goes on only where that was lost.
+func (p *producer) Run(ctx context.Context, done <-chan struct{}) error {
+	gap := time.Duration(float64(time.Second) / p.rate)
+	for {
+		burst := 1
+		if rand.IntN(200) == 0 {
+			burst = 120
+		}
+		for range burst {
+			if err := p.step(ctx); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-done:
+			return nil
+		default:
+		}
+		if !pause(ctx, gap) {
+			return ctx.Err()
+		}
+	}
+}
+
+// trim cuts the run's stream behind its newest entries, as an agent may, and has the run begin anew soon.
+func (p *producer) trim(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.started || p.ended {
+		return nil
+	}
+	const keep = 5
+	first, ok := p.archive.Trim(keep)
+	if !ok {
+		return nil
+	}
+	p.restart = 25
+	return p.client.XTrimMinID(ctx, p.key(), first.String()).Err()
+}
+
+// survive looks what is left of the run after a loss. The caller holds p.mu.
+func (p *producer) survive(ctx context.Context, client redis.UniversalClient) (lost int, err error) {
+	ms, err := client.XRange(ctx, p.key(), "-", "+").Result()
+	if err != nil {
+		return 0, err
+	}
+	there := make(map[stream.ID]bool, len(ms))
+	for _, m := range ms {
+		id, err := stream.ParseID(m.ID)
+		if err != nil {
+			return 0, err
+		}
+		there[id] = true
+	}
+	lost, started, ended := p.archive.Survive(there)
+	p.started = started
+	if p.ended && !ended {
+		p.ended, p.length = false, p.n+4 // the end comes again, and a little before it
+	}
+	return lost, nil
+}

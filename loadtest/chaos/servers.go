@@ -1,0 +1,276 @@
+// Package chaos runs hubs, Redis servers, producers and subscribers against each other while a schedule of faults, which
+// a seed decides, kills, stops, moves and trims what it can, and lets package checker judge what every subscriber got.
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// patience is how long a server may take to serve.
+const patience = 30 * time.Second
+
+// waitFor polls until ok returns nil.
+func waitFor(ctx context.Context, what string, ok func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := ok(ctx)
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx, 10*time.Millisecond) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+// pause waits; false when ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+func freePort(ctx context.Context) (string, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = l.Close() }()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+}
+
+// server is a redis-server process on one port, with an append-only file in dir.
+type server struct {
+	dir    string
+	port   string
+	extra  []string
+	cmd    *exec.Cmd // nil while it is dead
+	client *redis.Client
+}
+
+func newServer(ctx context.Context, dir string, extra ...string) (*server, error) {
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{dir: dir, port: port, extra: extra}
+	s.client = plainClient(s.addr())
+	return s, s.start(ctx)
+}
+
+func plainClient(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, DialTimeout: time.Second})
+}
+
+func (s *server) addr() string { return "127.0.0.1:" + s.port }
+
+func (s *server) start(ctx context.Context) error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "redis-server", append([]string{
+		"--port", s.port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "no",
+		"--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0", "--loglevel", "warning",
+	}, s.extra...)...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.cmd = cmd
+	return waitFor(ctx, "redis-server", func(ctx context.Context) error { return s.client.Ping(ctx).Err() })
+}
+
+// kill kills the server as a crash would.
+func (s *server) kill() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+		s.cmd = nil
+	}
+}
+
+// wipe removes what a killed server has on disk.
+func (s *server) wipe() error { return os.RemoveAll(s.dir) }
+
+// replicate makes the server a replica of another and waits until it has what that has.
+func (s *server) replicate(ctx context.Context, of *server) error {
+	if err := s.client.SlaveOf(ctx, "127.0.0.1", of.port).Err(); err != nil {
+		return err
+	}
+	return s.synced(ctx)
+}
+
+func (s *server) synced(ctx context.Context) error {
+	return waitFor(ctx, "replica", func(ctx context.Context) error {
+		info, err := s.client.Info(ctx, "replication").Result()
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains([]byte(info), []byte("master_link_status:up")) {
+			return errors.New("no link to the master yet")
+		}
+		return nil
+	})
+}
+
+// proxy is an address that leads to one server now and to another later.
+type proxy struct {
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	target string
+	conns  map[net.Conn]struct{}
+	closed bool
+}
+
+func newProxy(ctx context.Context, target string) (*proxy, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{listener: l, target: target, conns: map[net.Conn]struct{}{}}
+	p.wg.Go(func() { p.serve(context.WithoutCancel(ctx)) })
+	return p, nil
+}
+
+func (p *proxy) addr() string { return p.listener.Addr().String() }
+
+func (p *proxy) serve(ctx context.Context) {
+	for {
+		in, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		target := p.target
+		p.mu.Unlock()
+		var d net.Dialer
+		out, err := d.DialContext(ctx, "tcp", target)
+		if err != nil || !p.keep(in, out) {
+			_ = in.Close()
+			continue
+		}
+		p.wg.Go(func() { p.copy(in, out) })
+		p.wg.Go(func() { p.copy(out, in) })
+	}
+}
+
+func (p *proxy) keep(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		p.conns[c] = struct{}{}
+	}
+	return !p.closed
+}
+
+func (p *proxy) copy(dst, src net.Conn) {
+	_, _ = io.Copy(dst, src)
+	_, _ = dst.Close(), src.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, dst)
+	delete(p.conns, src)
+}
+
+// lead has new connections go to target, and cuts the present ones or leaves them.
+func (p *proxy) lead(target string, cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+	if cut {
+		for c := range p.conns {
+			_ = c.Close()
+		}
+	}
+}
+
+func (p *proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	_ = p.listener.Close()
+	p.lead("", true)
+	p.wg.Wait()
+}
+
+// hub is a process of aguihub.
+type hub struct {
+	binary string
+	args   []string
+	base   string // http://host:port
+	log    *os.File
+	cmd    *exec.Cmd
+}
+
+var banner = regexp.MustCompile(`attach +ws(://[^/]+)/`)
+
+// start starts the process, on its first port again where it had one.
+func (h *hub) start(ctx context.Context) error {
+	listen := "127.0.0.1:0"
+	if h.base != "" {
+		listen = h.base[len("http://"):]
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), h.binary, append([]string{
+		"--listen=" + listen, "--metrics-listen=off", "--no-demo", "--log-level=warn", "--attach-wait=5s",
+	}, h.args...)...)
+	from, err := h.log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	cmd.Stderr = h.log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	h.cmd = cmd
+	return waitFor(ctx, "hub", func(context.Context) error {
+		text := make([]byte, 8<<10)
+		n, _ := h.log.ReadAt(text, from)
+		m := banner.FindSubmatch(text[:n])
+		if m == nil {
+			return fmt.Errorf("it hasn't said where it listens: %s", text[:n])
+		}
+		h.base = "http" + string(m[1])
+		return nil
+	})
+}
+
+func (h *hub) kill() {
+	if h.cmd != nil {
+		_ = h.cmd.Process.Kill()
+		_ = h.cmd.Wait()
+		h.cmd = nil
+	}
+}
+
+// Build builds the hub's program into dir. It must be called inside the module.
+func Build(ctx context.Context, dir string) (string, error) {
+	binary := filepath.Join(dir, "aguihub")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/aguihub/aguihub/cmd/aguihub").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return binary, nil
+}

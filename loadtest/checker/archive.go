@@ -1,0 +1,157 @@
+// Package checker decides whether subscribers got what the contract promises: an Archive knows what was published and
+// what of it was lost or trimmed, a Subscriber attaches like any client and keeps a record, and Judge compares the two.
+package checker
+
+import (
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/aguihub/aguihub/stream"
+)
+
+// Kind is what a published event does to a client's view.
+type Kind int
+
+// The kinds that producers write. Each but a start and an end bears a counter, which grows by one with each event.
+const (
+	Start  Kind = iota // RUN_STARTED: the run begins, or begins anew
+	Open               // TEXT_MESSAGE_START
+	Text               // TEXT_MESSAGE_CONTENT
+	State              // STATE_SNAPSHOT
+	Custom             // CUSTOM
+	Close              // TEXT_MESSAGE_END
+	End                // RUN_FINISHED
+)
+
+// Entry is one event as it was published.
+type Entry struct {
+	ID      stream.ID
+	Kind    Kind
+	N       int    // counter
+	Message string // of Open and Text
+
+	gone    int // the loss that took it; 0 while it is there
+	trimmed bool
+}
+
+// Archive is what was published to one run. Its methods may be called by any number of goroutines.
+type Archive struct {
+	mu      sync.Mutex
+	entries []Entry
+	losses  int
+}
+
+// Add notes an entry, in stream order.
+func (a *Archive) Add(e Entry) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.entries = append(a.entries, e)
+}
+
+// Trim notes that all entries but the newest keep were trimmed, and returns the first that is kept; ok is false where
+// there are no more than that.
+func (a *Archive) Trim(keep int) (first stream.ID, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	left := 0
+	for i := len(a.entries) - 1; i >= 0; i-- {
+		if e := &a.entries[i]; e.gone == 0 && !e.trimmed {
+			if left++; left == keep {
+				first = e.ID
+			} else if left > keep {
+				e.trimmed, ok = true, true
+			}
+		}
+	}
+	return first, ok
+}
+
+// Survive notes which entries are there after a failover or a restart. It returns how many were lost, whether the
+// newest start with the opening of its message is whole, and whether an end is there behind it.
+func (a *Archive) Survive(there map[stream.ID]bool) (lost int, started, ended bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.losses++
+	opened := false
+	for i := range a.entries {
+		e := &a.entries[i]
+		if e.gone > 0 {
+			continue
+		}
+		if !there[e.ID] {
+			e.gone = a.losses
+			if !e.trimmed {
+				lost++
+			}
+		}
+		if e.Kind == Start {
+			started, opened, ended = e.gone == 0, false, false
+		}
+		opened = opened || e.Kind == Open && e.gone == 0
+		ended = ended || e.Kind == End && e.gone == 0
+	}
+	return lost, started && opened, ended
+}
+
+// view is what a client makes of a run.
+type view struct {
+	texts map[string][]byte
+	state int
+}
+
+func newView() *view { return &view{texts: map[string][]byte{}} }
+
+// digest tells views apart.
+func (v *view) digest() string {
+	var b strings.Builder
+	ids := make([]string, 0, len(v.texts))
+	for id := range v.texts {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		fmt.Fprintf(&b, "%s: %d bytes %08x, ", id, len(v.texts[id]), crc32.ChecksumIEEE(v.texts[id]))
+	}
+	fmt.Fprintf(&b, "state %d", v.state)
+	return b.String()
+}
+
+// TextOf is what a Text event with this counter adds.
+func TextOf(n int) string { return fmt.Sprintf("%d ", n) }
+
+// fold is the view as of an entry, as it was before the loss numbered version+1.
+func (a *Archive) fold(at stream.ID, version int) *view {
+	v := newView()
+	for _, e := range a.entries {
+		if at.Less(e.ID) {
+			break
+		}
+		if e.gone > 0 && e.gone <= version {
+			continue
+		}
+		switch e.Kind {
+		case Start:
+			v = newView()
+		case Open:
+			v.texts[e.Message] = nil
+		case Text:
+			if text, open := v.texts[e.Message]; open {
+				v.texts[e.Message] = append(text, TextOf(e.N)...)
+			}
+		case State:
+			v.state = e.N
+		case Custom, Close, End:
+		}
+	}
+	return v
+}
+
+// Events returns how many entries were added.
+func (a *Archive) Events() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.entries)
+}

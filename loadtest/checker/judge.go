@@ -1,0 +1,141 @@
+package checker
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/aguihub/aguihub/stream"
+)
+
+// step is one thing that happened to a subscriber.
+type step struct {
+	kind stepKind
+	id   stream.ID // of an entry; of a bracket, where it ends
+	n    int       // counter of an entry's event, 0 where it has none
+
+	// of a bracket
+	from    stream.ID // zero for nothing
+	fresh   bool      // the client began from nothing
+	digest  string    // of the view, when the bracket was applied
+	customs []int     // counters of its CUSTOM events
+	omitted int
+	exact   bool   // of events only, which were judged one by one: it adds nothing
+	reason  string // of a reset
+}
+
+type stepKind int
+
+const (
+	entryStep stepKind = iota
+	bracketStep
+	resetStep
+	endStep
+)
+
+// Judge compares a subscriber's record with what was published and returns what the contract doesn't allow:
+// an entry that came twice or out of order, one that is there and never came, one that nobody published, a bracket that
+// doesn't leave the client with what was published up to its end, an end before the run's.
+func (a *Archive) Judge(s *Subscriber) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	j := judge{archive: a}
+	for i, st := range s.steps {
+		j.at = i
+		j.step(st)
+	}
+	for i := range j.found {
+		j.found[i] = s.name + ": " + j.found[i]
+	}
+	return j.found
+}
+
+type judge struct {
+	archive *Archive
+	at      int
+	pos     stream.ID
+	found   []string
+}
+
+func (j *judge) say(format string, args ...any) {
+	j.found = append(j.found, fmt.Sprintf("step %d, at %s: ", j.at, j.pos)+fmt.Sprintf(format, args...))
+}
+
+func (j *judge) step(st step) {
+	switch st.kind {
+	case resetStep:
+		j.pos = stream.ID{}
+	case entryStep:
+		j.entry(st)
+		j.pos = st.id
+	case bracketStep:
+		j.bracket(st)
+		j.pos = st.id
+	case endStep:
+		if i, ok := j.find(j.pos); !ok || j.archive.entries[i].Kind != End {
+			j.say("it ended before the run's end")
+		}
+	}
+}
+
+// find returns the place of an entry, or where it would be.
+func (j *judge) find(id stream.ID) (int, bool) {
+	return slices.BinarySearchFunc(j.archive.entries, id, func(e Entry, id stream.ID) int { return e.ID.Compare(id) })
+}
+
+func (j *judge) entry(st step) {
+	i, ok := j.find(st.id)
+	switch {
+	case !ok:
+		j.say("entry %s, which nobody published", st.id)
+		return
+	case !j.pos.Less(st.id):
+		j.say("entry %s again", st.id)
+		return
+	case j.archive.entries[i].N != st.n:
+		j.say("entry %s has counter %d, published %d", st.id, st.n, j.archive.entries[i].N)
+	}
+	if j.pos.IsZero() {
+		return
+	}
+	for i--; i >= 0 && j.pos.Less(j.archive.entries[i].ID); i-- {
+		if e := j.archive.entries[i]; e.gone == 0 {
+			j.say("entry %s (counter %d, trimmed %v) is missing before %s", e.ID, e.N, e.trimmed, st.id)
+			return
+		}
+	}
+}
+
+func (j *judge) bracket(st step) {
+	if _, ok := j.find(st.id); !ok {
+		j.say("a bracket ends at %s, which nobody published", st.id)
+		return
+	}
+	if !st.fresh && (st.id.Less(j.pos) || st.from != j.pos) {
+		j.say("a bracket from %s to %s", st.from, st.id)
+	}
+	matches := func(version int) bool { return j.archive.fold(st.id, version).digest() == st.digest }
+	if !slices.ContainsFunc(versions(j.archive.losses), matches) {
+		j.say("a bracket to %s (fresh %v) leaves %s, published %s", st.id, st.fresh, st.digest, j.archive.fold(st.id, 0).digest())
+	}
+	if !slices.IsSorted(st.customs) || len(slices.Compact(slices.Clone(st.customs))) != len(st.customs) {
+		j.say("CUSTOM events out of order: %v", st.customs)
+	}
+	if st.omitted > 0 || st.fresh {
+		return
+	}
+	for _, e := range j.archive.entries {
+		if st.from.Less(e.ID) && !st.id.Less(e.ID) && (st.exact || e.Kind == Custom) && e.gone == 0 && !slices.Contains(st.customs, e.N) {
+			j.say("a bracket from %s to %s lacks counter %d", st.from, st.id, e.N)
+			return
+		}
+	}
+}
+
+// versions are 0 to n.
+func versions(n int) []int {
+	all := make([]int, n+1)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}

@@ -1,0 +1,69 @@
+// Command loadtest puts hubs under load and misfortune:
+//
+//	go run ./loadtest chaos -seed 1 -duration 2m
+//
+// It needs redis-server in PATH, starts everything by itself on free ports, prints figures and ends with exit code 1
+// where a subscriber got anything else than docs/contract.md promises.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/aguihub/aguihub/loadtest/chaos"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "loadtest:", err)
+		os.Exit(1)
+	}
+}
+
+var errViolations = errors.New("the contract was broken")
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 || args[0] != "chaos" {
+		return errors.New("usage: loadtest chaos [flags]; loadtest chaos -h lists them")
+	}
+	config := chaos.Config{Log: os.Stderr}
+	flags := flag.NewFlagSet("loadtest chaos", flag.ContinueOnError)
+	flags.Uint64Var(&config.Seed, "seed", 1, "of the schedule of faults")
+	flags.DurationVar(&config.Duration, "duration", 2*time.Minute, "of the faults; what is open then comes to its end")
+	flags.DurationVar(&config.Every, "every", 0, "mean time between two faults (2s)")
+	flags.IntVar(&config.Hubs, "hubs", 0, "hubs (2)")
+	flags.IntVar(&config.Runs, "runs", 0, "runs at once (4)")
+	flags.IntVar(&config.Readers, "readers", 0, "subscribers of each run (5)")
+	flags.Float64Var(&config.Rate, "rate", 0, "events a second of each run (40)")
+	flags.BoolVar(&config.Cluster, "cluster", false, "three nodes of a Redis Cluster, whose slots move")
+	flags.StringVar(&config.Binary, "hub", "", "program of the hub (built)")
+	keep := flags.String("dir", "", "folder for data and logs, kept afterwards (a temporary one)")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	if config.Dir = *keep; config.Dir == "" {
+		dir, err := os.MkdirTemp("", "aguihub-chaos")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		config.Dir = dir
+	}
+	report, err := chaos.Run(ctx, config)
+	if err != nil {
+		return err
+	}
+	fmt.Print(report)
+	if len(report.Violations) > 0 {
+		return errViolations
+	}
+	return nil
+}
