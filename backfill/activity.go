@@ -31,17 +31,35 @@ func (s *Service) Active(ctx context.Context, thread stream.ThreadID) ([]stream.
 			continue
 		}
 		// A summary knows the first and the last entry only, and something may stand behind the end.
-		over := false
-		err := s.peek(ctx, sum.Run, func(m *machine) { over = m.run.Ended() || (m.thread != "" && m.thread != thread) })
-		switch {
-		case errors.Is(err, ErrUnknownRun), errors.Is(err, stream.ErrWrongType):
-		case err != nil:
+		goesOn, err := s.goesOn(ctx, sum.Run, thread)
+		if err != nil {
 			return nil, err
-		case !over:
+		}
+		if goesOn {
 			active = append(active, sum.Run)
 		}
 	}
 	return active, nil
+}
+
+// goesOn says whether a run of the thread has no end as of the newest entry that there is now.
+func (s *Service) goesOn(ctx context.Context, run stream.RunID, thread stream.ThreadID) (bool, error) {
+	bounds, err := s.log.Bounds(ctx, run)
+	if err != nil || bounds[0].WrongType || bounds[0].Last.ID.IsZero() {
+		return false, err
+	}
+	feed, err := s.hub.Feed(run)
+	if err != nil {
+		return false, err
+	}
+	defer s.hub.Release(feed)
+	m := feed.Machine().(*machine)
+	over := false
+	err = feed.Wait(ctx, func() bool {
+		over = m.run.Ended() || (m.thread != "" && m.thread != thread)
+		return over || !m.cursor.Entry.Less(bounds[0].Last.ID)
+	})
+	return !over, err
 }
 
 // ended says whether a state is one that a run stays in.

@@ -1,15 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 
-	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/bridge"
-	"github.com/aguihub/aguihub/stream"
 )
 
 // agents are the agents of --agent and --agents-file.
@@ -42,46 +37,4 @@ func (c *serveCommand) agents() ([]bridge.Agent, error) {
 		seen[a.Name] = true
 	}
 	return agents, nil
-}
-
-// threads tells the bridge what goes on in a thread: bridge.Threads over the service.
-type threads struct{ service *backfill.Service }
-
-// Active implements bridge.Threads.
-func (t threads) Active(ctx context.Context, thread string) ([]string, error) {
-	runs, err := t.service.Active(ctx, stream.ThreadID(thread))
-	names := make([]string, len(runs))
-	for i, run := range runs {
-		names[i] = string(run)
-	}
-	return names, err
-}
-
-// Pending implements bridge.Threads.
-func (t threads) Pending(ctx context.Context, thread, parent string) ([]string, error) {
-	return t.service.Pending(ctx, stream.ThreadID(thread), stream.RunID(parent))
-}
-
-// Cancel implements bridge.Threads. A run that has ended meanwhile needs no cancel.
-func (t threads) Cancel(ctx context.Context, run, reason string) error {
-	err := t.service.Cancel(ctx, stream.RunID(run), reason, hubName())
-	if errors.Is(err, stream.ErrRunEnded) || errors.Is(err, backfill.ErrUnknownRun) {
-		return nil
-	}
-	return err
-}
-
-// Wait implements bridge.Threads.
-func (t threads) Wait(ctx context.Context, run string) error {
-	session := t.service.Watch(stream.RunID(run))
-	defer session.Close()
-	for {
-		_, err := session.Next(ctx)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
 }

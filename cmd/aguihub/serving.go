@@ -139,7 +139,7 @@ func (s *serving) startBridge(life context.Context, p *process, publisher *publi
 	if err != nil {
 		return usagef("%w", err)
 	}
-	s.bridge, err = bridge.New(life, publisher, threads{s.service}, bridge.Config{
+	s.bridge, err = bridge.New(life, publisher, agents.Threads{Service: s.service, Name: hubName()}, bridge.Config{
 		Agents: called, MaxEvent: int(p.flags.MaxEvent), MaxRuns: p.flags.MaxAgentRuns,
 	}, p.logger)
 	return err

@@ -15,7 +15,9 @@ import (
 
 	"github.com/aguihub/aguihub/bridge"
 	"github.com/aguihub/aguihub/oracle"
+	"github.com/aguihub/aguihub/publish"
 	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/transport/agents"
 	"github.com/aguihub/aguihub/transport/transporttest"
 )
 
@@ -253,16 +255,44 @@ func TestOneRunAThread(t *testing.T) {
 	// A run that somebody else publishes counts too.
 	r.Append(t, "x1", transporttest.Started("x1", "tx"))
 	must(t, r.Registry.Announce(t.Context(), stream.RunInfo{Run: "x1", Thread: "tx", State: stream.RunStarted}))
-	for _, path := range []string{"a", "a?concurrent=supersede"} { // nothing here could cancel it
-		if _, _, code := r.call(t, path, input("tx", "r6")); code != "thread_busy" {
-			t.Fatalf("%s: %s", path, code)
-		}
+	if _, _, code := r.call(t, "a", input("tx", "r6")); code != "thread_busy" {
+		t.Fatalf("beside another's run: %s", code)
 	}
 	r.Append(t, "x1", transporttest.Finished("x1", "tx"), `{"type":"CUSTOM","name":"late","value":1}`)
 	close(g.of("r6"))
 	if status, _, code := r.call(t, "a", input("tx", "r6")); status != http.StatusOK {
 		t.Fatalf("after its end: %d %s", status, code)
 	}
+}
+
+func TestSupersedeAcrossHubs(t *testing.T) {
+	g := newGate()
+	r := newRig(t, bridge.Config{SupersedeWait: patience}, agent(t, "a", g.serve))
+	leave := r.begin(t, "a", input("t", "r1"))
+	defer leave()
+	other, err := publish.New(r.Log, r.Registry, publish.Config{})
+	must(t, err)
+	second, err := bridge.New(t.Context(), other, agents.Threads{Service: r.Service, Name: "second"}, bridge.Config{
+		Agents: []bridge.Agent{agent(t, "a", g.serve)}, SupersedeWait: patience,
+	}, r.Logger)
+	must(t, err)
+	defer func() { must(t, second.Close(context.WithoutCancel(t.Context()))) }()
+	rq := bridge.Request{Agent: "a", Input: []byte(input("t", "r2"))}
+	if _, err := second.Start(t.Context(), rq); err == nil || !strings.Contains(err.Error(), `"r1"`) {
+		t.Fatalf("got %v", err)
+	}
+	rq.Supersede = true
+	run, err := second.Start(t.Context(), rq)
+	must(t, err)
+	if left := <-g.left; left != "r1" {
+		t.Fatalf("%s was broken off", left)
+	}
+	entries := r.log(t, "r1")
+	if last := string(entries[len(entries)-1].Event); !strings.Contains(last, `"cancelled"`) {
+		t.Fatalf("r1 ended with %s", last)
+	}
+	close(g.of("r2"))
+	<-run.Done()
 }
 
 func TestRunsAtOnceAreBounded(t *testing.T) {

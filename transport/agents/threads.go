@@ -6,20 +6,13 @@ import (
 	"io"
 
 	"github.com/aguihub/aguihub/backfill"
-	"github.com/aguihub/aguihub/bridge"
 	"github.com/aguihub/aguihub/stream"
 )
 
-// Canceller asks runs to end, whoever publishes them.
-type Canceller interface {
-	Cancel(ctx context.Context, run stream.RunID, reason, by string) error
-}
-
-// Threads tells a bridge what goes on in a thread. It implements bridge.Threads.
+// Threads tells a bridge what goes on in a thread, whoever publishes there. It implements bridge.Threads.
 type Threads struct {
 	Service *backfill.Service
-	// Canceller reaches runs that this process doesn't publish. Nil means that nothing does: they can't be superseded.
-	Canceller Canceller
+	Name    string // of this hub, for the agent of a run that is superseded
 }
 
 // Active implements bridge.Threads.
@@ -37,12 +30,13 @@ func (t Threads) Pending(ctx context.Context, thread, parent string) ([]string, 
 	return t.Service.Pending(ctx, stream.ThreadID(thread), stream.RunID(parent))
 }
 
-// Cancel implements bridge.Threads.
+// Cancel implements bridge.Threads. A run that has ended meanwhile needs none.
 func (t Threads) Cancel(ctx context.Context, run, reason string) error {
-	if t.Canceller == nil {
-		return &bridge.BusyError{Run: run}
+	err := t.Service.Cancel(ctx, stream.RunID(run), reason, t.Name)
+	if errors.Is(err, stream.ErrRunEnded) || errors.Is(err, backfill.ErrUnknownRun) {
+		return nil
 	}
-	return t.Canceller.Cancel(ctx, stream.RunID(run), reason, "bridge")
+	return err
 }
 
 // Wait implements bridge.Threads.
