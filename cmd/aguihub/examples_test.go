@@ -193,3 +193,31 @@ func TestThePythonAgent(t *testing.T) {
 		}
 	})
 }
+
+// TestTheTrapsInTheDocs runs aguihub check on what agents get wrong: the docs print what it says.
+func TestTheTrapsInTheDocs(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "agents.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	traps := filepath.Join("testdata", "traps")
+	files, err := os.ReadDir(traps)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no traps: %v", err)
+	}
+	for _, f := range files {
+		_, said, _ := run(t, "", "check", filepath.Join(traps, f.Name()))
+		said = strings.ReplaceAll(said, traps+string(filepath.Separator), "")
+		if _, at, _ := strings.Cut(string(doc), "$ aguihub check "+f.Name()+"\n"); at == "" {
+			t.Errorf("the docs lack %s", f.Name())
+			continue
+		} else {
+			for line := range strings.Lines(said) {
+				section, _, _ := strings.Cut(at, "```")
+				if !strings.HasPrefix(line, "note: no input") && !strings.Contains(section, line) {
+					t.Errorf("%s: the docs lack the line %s", f.Name(), line)
+				}
+			}
+		}
+	}
+}
