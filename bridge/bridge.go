@@ -36,7 +36,7 @@ type Threads interface {
 
 // Defaults of Config.
 const (
-	// DefaultMaxRuns is twice what a benchmark of this project keeps up at 60 KiB a run.
+	// DefaultMaxRuns is twice what a benchmark of this project keeps up at 100 KiB a run.
 	DefaultMaxRuns = 2000
 	// DefaultSupersedeWait is for agents that tidy up before they go.
 	DefaultSupersedeWait = 10 * time.Second
