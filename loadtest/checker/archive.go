@@ -33,6 +33,7 @@ type Entry struct {
 	N       int    // counter
 	Message string // of Open and Text
 
+	born    int // how many losses there had been
 	gone    int // the loss that took it; 0 while it is there
 	trimmed bool
 }
@@ -48,6 +49,7 @@ type Archive struct {
 func (a *Archive) Add(e Entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	e.born = a.losses
 	a.entries = append(a.entries, e)
 }
 

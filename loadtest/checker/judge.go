@@ -53,6 +53,7 @@ type judge struct {
 	archive *Archive
 	at      int
 	pos     stream.ID
+	gone    int // the first loss that took something of what the client holds; 0 for none
 	found   []string
 }
 
@@ -63,17 +64,37 @@ func (j *judge) say(format string, args ...any) {
 func (j *judge) step(st step) {
 	switch st.kind {
 	case resetStep:
-		j.pos = stream.ID{}
+		j.pos, j.gone = stream.ID{}, 0
 	case entryStep:
 		j.entry(st)
-		j.pos = st.id
+		j.hold(st.id)
 	case bracketStep:
+		if st.fresh {
+			j.gone = 0
+		}
 		j.bracket(st)
-		j.pos = st.id
+		j.hold(st.id)
 	case endStep:
 		if i, ok := j.find(j.pos); !ok || j.archive.entries[i].Kind != End {
 			j.say("it ended before the run's end")
 		}
+	}
+}
+
+// hold has the client hold an entry. What was published after a loss mustn't come to one who holds what was lost.
+func (j *judge) hold(id stream.ID) {
+	j.pos = id
+	i, ok := j.find(id)
+	if !ok {
+		return
+	}
+	e := j.archive.entries[i]
+	if j.gone > 0 && e.born >= j.gone {
+		j.say("an entry that was published after loss %d came, and no reset, to one who holds what was lost", j.gone)
+		j.gone = 0 // once is enough
+	}
+	if e.gone > 0 && (j.gone == 0 || e.gone < j.gone) {
+		j.gone = e.gone
 	}
 }
 
@@ -106,7 +127,8 @@ func (j *judge) entry(st step) {
 }
 
 func (j *judge) bracket(st step) {
-	if _, ok := j.find(st.id); !ok {
+	i, ok := j.find(st.id)
+	if !ok {
 		j.say("a bracket ends at %s, which nobody published", st.id)
 		return
 	}
@@ -114,7 +136,7 @@ func (j *judge) bracket(st step) {
 		j.say("a bracket from %s to %s", st.from, st.id)
 	}
 	matches := func(version int) bool { return j.archive.fold(st.id, version).digest() == st.digest }
-	if !slices.ContainsFunc(versions(j.archive.losses), matches) {
+	if !slices.ContainsFunc(versions(j.archive.entries[i].born, j.archive.losses), matches) {
 		j.say("a bracket to %s (fresh %v) leaves %s, published %s", st.id, st.fresh, st.digest, j.archive.fold(st.id, 0).digest())
 	}
 	if !slices.IsSorted(st.customs) || len(slices.Compact(slices.Clone(st.customs))) != len(st.customs) {
@@ -131,11 +153,11 @@ func (j *judge) bracket(st step) {
 	}
 }
 
-// versions are 0 to n.
-func versions(n int) []int {
-	all := make([]int, n+1)
-	for i := range all {
-		all[i] = i
+// versions are the numbers from first to last.
+func versions(first, last int) []int {
+	var all []int
+	for n := first; n <= last; n++ {
+		all = append(all, n)
 	}
 	return all
 }
