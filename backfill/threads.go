@@ -157,8 +157,8 @@ func (t *threads) meet(th *thread, run stream.RunID) {
 	}
 	th.known[run] = true
 	th.spawn(func(ctx context.Context) {
-		for !t.await(ctx, th, run) {
-			timer := time.NewTimer(time.Second)
+		for wait := time.Second; !t.await(ctx, th, run); wait = min(2*wait, 30*time.Second) {
+			timer := time.NewTimer(wait)
 			select {
 			case <-ctx.Done():
 			case <-timer.C:

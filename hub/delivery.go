@@ -55,9 +55,9 @@ func (d *Delivery) Wire(form int, encode func(*Delivery) []byte) []byte {
 
 // stats are the hub's running figures; read them with Figures.
 type stats struct {
-	waiting, subscribers, bytes atomic.Int64 // now
-	deliveries, lagged, entries atomic.Int64 // since start
-	withheld                    tally
+	unread, waiting, subscribers, bytes atomic.Int64 // now
+	deliveries, lagged, entries         atomic.Int64 // since start
+	withheld                            tally
 }
 
 // maxReasons bounds a tally. Machines have about a dozen reasons.

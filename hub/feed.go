@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,7 +26,7 @@ type Feed struct {
 	idleSince time.Time
 
 	mu      sync.Mutex
-	counted bool // among the hub's waiting feeds
+	counted *atomic.Int64 // the hub's count that the feed is in, of those unread or those waiting; nil for none
 	machine Machine
 	last    stream.ID // the newest entry that was admitted
 	sum     uint32    // its checksum
@@ -50,7 +51,7 @@ const (
 func newFeed(h *Hub, run stream.RunID) *Feed {
 	return &Feed{
 		hub: h, run: run, machine: h.newMachine(run), subs: map[*Subscriber]struct{}{}, loading: true,
-		changed: make(chan struct{}), counted: true,
+		changed: make(chan struct{}), counted: &h.stats.unread,
 	}
 }
 
@@ -97,7 +98,9 @@ func (f *Feed) load(ctx context.Context) {
 		}
 		attempt = 0
 		if !more {
-			f.follow()
+			if !f.follow() {
+				f.hub.forget(f)
+			}
 			return
 		}
 	}
@@ -146,16 +149,20 @@ func (f *Feed) page(ctx context.Context) (more bool, err error) {
 	return page.More, nil
 }
 
-// follow goes live from the newest entry.
-func (f *Feed) follow() {
+// follow goes live from the newest entry; false where the feed is dead.
+func (f *Feed) follow() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
-		return
+		return false
+	}
+	if f.last.IsZero() && !f.loaded && !f.await() {
+		return false
 	}
 	f.loading, f.loaded = false, true
 	f.stop = f.hub.log.Follow(f.run, f.last, f.sink)
 	f.signal()
+	return true
 }
 
 // sink takes a batch of the live tail.
@@ -211,11 +218,24 @@ func (f *Feed) apply(entries []stream.Entry) {
 	f.signal()
 }
 
-// arrived takes the feed out of those that wait for a first entry; f.mu is held.
-func (f *Feed) arrived() {
-	if f.counted {
-		f.counted = false
+// await puts a feed whose run has no entry among those that wait for a first one; false where there are too many of them,
+// and the feed is dead. f.mu is held.
+func (f *Feed) await() bool {
+	if f.hub.stats.waiting.Add(1) > int64(f.hub.config.MaxWaiting) {
 		f.hub.stats.waiting.Add(-1)
+		f.die(ErrTooManyWaiting)
+		return false
+	}
+	f.arrived()
+	f.counted = &f.hub.stats.waiting
+	return true
+}
+
+// arrived takes the feed out of the count that it is in; f.mu is held.
+func (f *Feed) arrived() {
+	if f.counted != nil {
+		f.counted.Add(-1)
+		f.counted = nil
 	}
 }
 
@@ -245,6 +265,11 @@ func (f *Feed) signal() {
 func (f *Feed) drop(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.die(err)
+}
+
+// die is drop; f.mu is held.
+func (f *Feed) die(err error) {
 	if f.err != nil {
 		return
 	}

@@ -43,7 +43,8 @@ type Config struct {
 	QueueBytes int
 	// Linger is how long a feed without subscribers is kept, so that a reload finds it warm; 0 is 30 s.
 	Linger time.Duration
-	// MaxWaiting bounds the feeds of runs that have no entry yet; 0 is 10,000.
+	// MaxWaiting bounds the feeds of runs that have no entry yet, and apart from them those of which it isn't known yet
+	// whether they have; 0 is 10,000.
 	MaxWaiting int
 	// Budget bounds what all feeds hold together, in bytes; past it feeds without subscribers are dropped, the oldest
 	// first. 0 is 1 GiB.
@@ -142,7 +143,8 @@ func (h *Hub) Close() {
 	}
 }
 
-// Feed returns the run's feed, started if there was none. Release it when it is no longer used.
+// Feed returns the run's feed, started if there was none. Release it when it is no longer used. A run without an entry
+// may turn out to be one too many to wait for: then the feed dies with ErrTooManyWaiting.
 func (h *Hub) Feed(run stream.RunID) (*Feed, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -151,12 +153,12 @@ func (h *Hub) Feed(run stream.RunID) (*Feed, error) {
 	}
 	f := h.feeds[run]
 	if f == nil {
-		if int(h.stats.waiting.Load()) >= h.config.MaxWaiting {
+		if int(h.stats.unread.Load()) >= h.config.MaxWaiting {
 			return nil, ErrTooManyWaiting
 		}
 		f = newFeed(h, run)
 		h.feeds[run] = f
-		h.stats.waiting.Add(1)
+		h.stats.unread.Add(1)
 		h.spawn(f.load)
 	}
 	f.users++

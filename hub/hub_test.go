@@ -263,21 +263,49 @@ func TestFeedsComeAndGo(t *testing.T) {
 	bubble(t, "no more runs without an entry are waited for than allowed, and one that has some makes room", func(t *testing.T) {
 		r := newRig(t, Config{MaxWaiting: 1})
 		f := r.use(t)
-		if _, err := r.Feed("r2"); !errors.Is(err, ErrTooManyWaiting) {
+		synctest.Wait()
+		many, err := r.Feed("r2")
+		if err != nil {
 			t.Fatal(err)
 		}
+		if err := many.Wait(t.Context(), func() bool { return true }); !errors.Is(err, ErrTooManyWaiting) {
+			t.Fatal(err)
+		}
+		r.Release(many)
 		synctest.Wait()
+		if r.Peek("r2") != nil {
+			t.Error("the dead feed is still there")
+		}
 		r.publish(t, "1")
 		synctest.Wait()
 		g, err := r.Feed("r2")
 		if err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		if n := r.Figures().Waiting; n != 1 {
 			t.Error(n)
 		}
 		r.Release(f)
 		r.Release(g)
+	})
+	bubble(t, "I6: runs that are waited for in vain keep nobody from a run that is there", func(t *testing.T) {
+		r := newRig(t, Config{MaxWaiting: 1})
+		r.publish(t, "1")
+		w, err := r.Feed("never")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		f := r.use(t)
+		if err := f.Wait(t.Context(), func() bool { return true }); err != nil {
+			t.Error(err)
+		}
+		if n := r.Figures().Waiting; n != 1 {
+			t.Error(n)
+		}
+		r.Release(w)
+		r.Release(f)
 	})
 	bubble(t, "a closed hub gives no feeds and ends those who listen", func(t *testing.T) {
 		r := newRig(t, Config{})
