@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"sync/atomic"
@@ -106,13 +107,21 @@ func (r *run) fold(base *agui.Conversation) *agui.Conversation {
 func (r *run) tail(i int) [][]byte { return slices.Concat(r.sent[i+1:]...) }
 
 // until is what is sent up to entry i.
-func (r *run) until(i int) [][]byte { return slices.Concat(r.sent[r.begin : i+1]...) }
+func (r *run) until(i int) [][]byte { return slices.Concat(r.sent[min(r.begin, i) : i+1]...) }
 
-// all is what a client that watches gets of all runs. The input of a later run, where it is only recorded, comes to it with RUN_STARTED.
-func (p *published) all() [][]byte {
+// all is what a client that watches gets of all runs.
+func (p *published) all() [][]byte { return p.first(math.MaxInt) }
+
+// first is what it gets of the first k entries. The input of a later run, where it is only recorded, comes to it with RUN_STARTED.
+func (p *published) first(k int) [][]byte {
 	var out [][]byte
 	for i, r := range p.runs {
-		lines := r.until(len(r.lines) - 1)
+		n := min(k, len(r.lines))
+		if n == 0 {
+			break
+		}
+		k -= n
+		lines := r.until(n - 1)
 		if i > 0 && r.input != nil && len(lines) > 0 {
 			lines = slices.Clone(lines)
 			start := bytes.TrimSuffix(bytes.TrimSpace(lines[0]), []byte("}"))

@@ -109,6 +109,11 @@ func (m *measure) several(j job) error {
 				return fmt.Errorf("k=%d: %w", k, err)
 			}
 			waiting = append(waiting, batch...)
+			if _, reads := want[oracle.V1]; reads && !*sweep {
+				if err := m.glance(p, k); err != nil {
+					return fmt.Errorf("k=%d: %w", k, err)
+				}
+			}
 		}
 		pause(ctx, between)
 	}
@@ -138,6 +143,28 @@ func (m *measure) attachThread(p *published, r *run, i, k int, j job, want map[s
 		}
 	}
 	return out, nil
+}
+
+// glance attaches, leaves when the past has come, and compares with a client that watched until k: interrupts that were
+// pending then are seldom so at the end.
+func (m *measure) glance(p *published, k int) error {
+	sub, err := m.attach(threadTarget(p.thread), oracle.V1, wires[k%2], "")
+	if err != nil {
+		return err
+	}
+	if err := sub.Leave(); err != nil {
+		return err
+	}
+	got, err := sub.End(0)
+	if err != nil {
+		return err
+	}
+	want := m.replay(oracle.Job{Lines: p.first(k), Initial: p.initial})
+	if diff := oracle.Diff(want.Snapshot, got.Snapshot, p.legacy); !got.OK || diff != "" {
+		m.fail("%s k=%d, a glance over %s: %s%s", p.name, k, wires[k%2], got.Error, diff)
+	}
+	m.count(func(c *counts) { c.glances++ })
+	return nil
 }
 
 func (m *measure) compareThread(p *published, a attached, want oracle.Snapshot) {
@@ -175,15 +202,7 @@ func (p *published) laterCalls(k int) bool {
 
 // otherwiseInThread is otherwiseAt, where k counts the entries of all runs.
 func (m *measure) otherwiseInThread(p *published, a attached) bool {
-	var lines [][]byte
-	k := a.k
-	for _, r := range p.runs {
-		n := min(k, len(r.lines))
-		if k -= n; n > 0 {
-			lines = append(lines, r.until(n-1)...)
-		}
-	}
-	job := oracle.Job{Version: a.version, Lines: lines, Initial: p.initial}
+	job := oracle.Job{Version: a.version, Lines: p.first(a.k), Initial: p.initial}
 	own := m.replay(job)
 	job.Version = oracle.V1
 	if oracle.Diff(m.replay(job).Snapshot, own.Snapshot, p.legacy) == "" {
