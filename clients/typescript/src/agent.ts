@@ -387,10 +387,10 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
       snapshot.messages = this.own.protect(listed, messages, how);
       if (how?.anew && !how.keepAll) mutation = { messages: [] };
       if (how?.state) mutation = { ...mutation, state: {} };
-      this.own.note({ ...event, messages: listed } as unknown as BaseEvent);
+      this.own.note({ ...event, messages: listed } as unknown as BaseEvent, messages);
       return mutation;
     }
-    this.own.note(event);
+    this.own.note(event, messages);
     return mutation;
   }
 

@@ -215,12 +215,25 @@ export class Flight {
   private async isOver(link: Link, terminal: BaseEvent): Promise<boolean> {
     if (link.target.kind === "runs" || this.shared) return true;
     if (terminal.type === "RUN_ERROR" && !this.host.goesOnAfterError) return true;
-    if (link.steps.length > 0) return false;
     const asked = this.host.anotherRuns(link, link.run);
-    await Promise.race([asked, link.next()]);
-    if (link.steps.length > 0) return false;
-    if (!(await asked)) return link.steps.length === 0;
-    await Promise.race([link.next(), new Promise((resolve) => setTimeout(resolve, otherRunWait))]);
-    return link.steps.length === 0;
+    if (await this.comes(link, asked)) return false;
+    if (!(await asked)) return true;
+    return !(await this.comes(link, new Promise((resolve) => setTimeout(resolve, otherRunWait))));
+  }
+
+  /** Whether more events come before `limit` resolves. Steps without any only move the place. */
+  private async comes(link: Link, limit: Promise<unknown>): Promise<boolean> {
+    let late = false;
+    const end = limit.then(() => (late = true));
+    for (;;) {
+      let step: Step | undefined;
+      while ((step = link.steps[0]) && step.at >= step.events.length) {
+        this.host.applied(step.cursor);
+        link.steps.shift();
+      }
+      if (step) return true;
+      if (late || this.closed || link.over) return false;
+      await Promise.race([end, link.next()]);
+    }
   }
 }

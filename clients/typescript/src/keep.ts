@@ -9,18 +9,20 @@ export interface Taking {
 }
 
 /**
- * Which messages are the application's own: those that no event has named yet. Once the log is known to hold a message,
- * the log decides what becomes of it.
+ * Which messages are the application's own: those that the client held before any event named them, though one may have
+ * since. No snapshot drops these. What events made, the log decides about.
  */
 export class Own {
   private readonly known: Set<string>;
+  private readonly mine: Set<string>;
 
   constructor(of?: Own) {
     this.known = new Set(of?.known);
+    this.mine = new Set(of?.mine);
   }
 
-  /** Takes note of the messages that an event makes or restates. */
-  note(event: BaseEvent): void {
+  /** Takes note of the messages that an event makes or restates; held are those that the client held before it. */
+  note(event: BaseEvent, held: readonly Message[]): void {
     const e = event as unknown as {
       messageId?: string;
       parentMessageId?: string;
@@ -28,8 +30,11 @@ export class Own {
       messages?: Message[];
       input?: { messages?: Message[] };
     };
-    for (const id of [e.messageId, e.parentMessageId, e.toolCallId]) if (id !== undefined) this.known.add(id);
-    for (const m of e.messages ?? e.input?.messages ?? []) this.known.add(m.id);
+    const ids = [e.messageId, e.parentMessageId, e.toolCallId, ...(e.messages ?? e.input?.messages ?? []).map((m) => m.id)];
+    const unknown = ids.filter((id) => id !== undefined && !this.known.has(id) && !this.mine.has(id)) as string[];
+    if (unknown.length === 0) return;
+    const before = new Set(held.map((m) => m.id));
+    for (const id of unknown) (before.has(id) ? this.mine : this.known).add(id);
   }
 
   /**

@@ -21,7 +21,7 @@ async function one(stream, rand) {
   const state = r.events[0].input?.state ?? undefined;
   const initial = { messages: [user], ...(state ? { state } : {}) };
   const want = await watch(r.events, initial);
-  if (want.error) return null;
+  if (want.error || (version !== "1.0.0" && (await watch(r.events, initial, "newest")).error)) return null;
   const proxy = await new Proxy(hub.port).start();
   const size = r.lines.reduce((n, l) => n + l.length, 0) + 600;
   const cuts = 1 + Math.floor(rand() * 4);
@@ -36,13 +36,13 @@ async function one(stream, rand) {
   await hub.pub.announce(r.run, r.thread);
   const how = `${JSON.stringify(target)} ${catchup} ${transport} known=${known} ahead=${ahead}/${r.lines.length}`;
   const connected = agent.connectAgent();
-  let failed = "";
+  let failed = "", last = "";
   connected.catch((e) => { failed = String(e?.message ?? e); });
   for (let i = ahead; i < r.lines.length; i++) {
     if (rand() < 0.5) await sleep(rand() * 4);
-    await hub.pub.add(r.run, r.lines[i]);
+    last = await hub.pub.add(r.run, r.lines[i]);
   }
-  await Promise.race([connected.catch(() => {}), sleep(10_000).then(() => { failed ||= `never ends: ${JSON.stringify(agent.connection)}`; })]);
+  await Promise.race([connected.catch(() => {}), sleep(10_000).then(() => { failed ||= `never ends: ${JSON.stringify(agent.connection)} last ${last}`; })]);
   proxy.stop();
   if (failed) return `${failed} (${how})`;
   return placed(holds(agent), want, user, r.events, how);
