@@ -17,12 +17,13 @@ type Memory struct {
 	keys Keys
 
 	// guarded by mu
-	mu      sync.Mutex
-	fault   error
-	streams map[string]*memoryStream
-	zsets   map[string]map[string]float64
-	fences  map[RunID]*memoryFence
-	changed chan struct{} // closed and replaced whenever there is something new to see
+	mu          sync.Mutex
+	fault       error
+	streams     map[string]*memoryStream
+	zsets       map[string]map[string]float64
+	fences      map[RunID]*memoryFence
+	checkpoints map[RunID]Checkpoint
+	changed     chan struct{} // closed and replaced whenever there is something new to see
 }
 
 // memoryStream is one stream; wrong makes it a key of another type.

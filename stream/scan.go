@@ -15,29 +15,41 @@ const scanCount = 500
 // A run may be given twice; one that comes or goes meanwhile may be missed. Keys whose run id breaks the contract are left
 // out. On a cluster every master is scanned. page is called by one goroutine at a time and may take its time.
 func (l *Redis) Scan(ctx context.Context, page func([]RunID) error) error {
+	return l.scanKeys(ctx, l.keys.Run(""), func(names []string) error {
+		if runs := runsOf(names, ""); len(runs) > 0 {
+			return page(runs)
+		}
+		return nil
+	})
+}
+
+// scanKeys calls page with what follows prefix in the names of keys.
+func (l *Redis) scanKeys(ctx context.Context, prefix string, page func([]string) error) error {
 	cluster, ok := l.commands.(*redis.ClusterClient)
 	if !ok {
-		return l.scan(ctx, l.commands, page)
+		return scanNode(ctx, l.commands, prefix, page)
 	}
 	var one sync.Mutex
 	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		return l.scan(ctx, node, func(runs []RunID) error {
+		return scanNode(ctx, node, prefix, func(names []string) error {
 			one.Lock()
 			defer one.Unlock()
-			return page(runs)
+			return page(names)
 		})
 	})
 }
 
-func (l *Redis) scan(ctx context.Context, node redis.Cmdable, page func([]RunID) error) error {
-	prefix := l.keys.Run("")
+func scanNode(ctx context.Context, node redis.Cmdable, prefix string, page func([]string) error) error {
 	for cursor := uint64(0); ; {
 		keys, next, err := node.Scan(ctx, cursor, prefix+"*", scanCount).Result()
 		if err != nil {
 			return classify(ctx, "scan", err)
 		}
-		if runs := runsOf(keys, prefix); len(runs) > 0 {
-			if err := page(runs); err != nil {
+		for i := range keys {
+			keys[i] = strings.TrimPrefix(keys[i], prefix)
+		}
+		if len(keys) > 0 {
+			if err := page(keys); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,133 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// allKeysOf are all keys of a run, the stream first: one slot.
+func (l *Redis) allKeysOf(run RunID) []string {
+	keys := []string{l.keys.Run(run)}
+	for _, aux := range [...]string{auxProducer, auxLease, auxControl, auxCheckpoint} {
+		keys = append(keys, l.keys.Aux(run, aux))
+	}
+	return keys
+}
+
+// expireScript: KEYS stream and what is beside it; ARGV ms. An expiry that the stream has stays; the rest gets the same.
+var expireScript = redis.NewScript(`
+local left = redis.call('PTTL', KEYS[1])
+if left == -2 then return 0 end
+local set = 0
+if left == -1 then
+  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+  left, set = ARGV[1], 1
+end
+for i = 2, #KEYS do redis.call('PEXPIRE', KEYS[i], left) end
+return set
+`)
+
+// Expire has a run's keys expire in keep, unless they do already: only then it returns true.
+func (l *Redis) Expire(ctx context.Context, run RunID, keep time.Duration) (bool, error) {
+	n, err := expireScript.Run(ctx, l.commands, l.allKeysOf(run), max(keep.Milliseconds(), 1)).Int()
+	return n == 1, classify(ctx, "expire", err)
+}
+
+// Erase removes all keys of a run, and the run from its thread where that is given. It may be repeated.
+func (l *Redis) Erase(ctx context.Context, run RunID, thread ThreadID) error {
+	pipe := l.commands.Pipeline() // no MULTI: the thread lives in another slot
+	pipe.Unlink(ctx, l.allKeysOf(run)...)
+	if thread != "" {
+		pipe.ZRem(ctx, l.keys.Thread(thread), string(run))
+	}
+	_, err := pipe.Exec(ctx)
+	return classify(ctx, "erase", err)
+}
+
+// EraseThread removes a thread's own keys. It may be repeated.
+func (l *Redis) EraseThread(ctx context.Context, thread ThreadID) error {
+	return classify(ctx, "erase", l.commands.Unlink(ctx, l.keys.Thread(thread)).Err())
+}
+
+// Drop takes runs out of a thread's set.
+func (l *Redis) Drop(ctx context.Context, thread ThreadID, runs ...RunID) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	names := make([]any, len(runs))
+	for i, run := range runs {
+		names[i] = string(run)
+	}
+	return classify(ctx, "drop", l.commands.ZRem(ctx, l.keys.Thread(thread), names...).Err())
+}
+
+// Standing is how a run stands that nobody may be looking after.
+type Standing struct {
+	Run     RunID
+	Exists  bool
+	Expires bool
+	Leased  bool
+	Newest  Entry // zero where there is none
+}
+
+// Standings looks at runs, in their order, and at the clock of Redis.
+func (l *Redis) Standings(ctx context.Context, runs ...RunID) ([]Standing, time.Time, error) {
+	standings := make([]Standing, len(runs))
+	pipe := l.commands.Pipeline()
+	clock := pipe.Time(ctx)
+	left, leased := make([]*redis.DurationCmd, len(runs)), make([]*redis.IntCmd, len(runs))
+	newest := make([]*redis.XMessageSliceCmd, len(runs))
+	for i, run := range runs {
+		left[i] = pipe.PTTL(ctx, l.keys.Run(run))
+		leased[i] = pipe.Exists(ctx, l.keys.Aux(run, auxLease))
+		newest[i] = pipe.XRevRangeN(ctx, l.keys.Run(run), "+", "-", 1)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if err := classify(ctx, "standings", clock.Err()); err != nil {
+		return nil, time.Time{}, err
+	}
+	for i := range runs {
+		s := &standings[i]
+		s.Run = runs[i]
+		err := classify(ctx, "standings", errors.Join(left[i].Err(), leased[i].Err(), newest[i].Err()))
+		switch {
+		case errors.Is(err, ErrWrongType):
+			continue // as if it weren't there
+		case err != nil:
+			return nil, time.Time{}, err
+		}
+		s.Exists, s.Expires, s.Leased = left[i].Val() != -2, left[i].Val() >= 0, leased[i].Val() == 1
+		if s.Newest, err = onlyEntry(newest[i].Val()); err != nil {
+			return nil, time.Time{}, err
+		}
+	}
+	return standings, clock.Val(), nil
+}
+
+// ScanThreads calls page with the threads that have a set of runs, as Scan does with runs.
+func (l *Redis) ScanThreads(ctx context.Context, page func([]ThreadID) error) error {
+	return l.scanKeys(ctx, l.keys.Thread(""), func(names []string) error {
+		var threads []ThreadID
+		for _, name := range names {
+			if thread, err := ParseThreadID(name); err == nil {
+				threads = append(threads, thread)
+			}
+		}
+		if len(threads) == 0 {
+			return nil
+		}
+		return page(threads)
+	})
+}
+
+// TakeTurn says whether it is the caller's turn to do what only one hub at a time should: nobody else's for ttl.
+func (l *Redis) TakeTurn(ctx context.Context, what string, ttl time.Duration) (bool, error) {
+	_, err := l.commands.SetArgs(ctx, l.keys.prefix+":"+what, "1", redis.SetArgs{Mode: "NX", TTL: ttl}).Result()
+	if errors.Is(err, redis.Nil) {
+		return false, nil
+	}
+	return err == nil, classify(ctx, "turn", err)
+}
