@@ -26,6 +26,8 @@ type machine struct {
 	entries   int
 	restarted bool // it began anew at least once
 	withheld  withheldList
+
+	since growth // the last checkpoint
 }
 
 func (s *Service) newMachine(id stream.RunID) hub.Machine {
@@ -98,6 +100,7 @@ func (m *machine) Admit(en stream.Entry) *hub.Delivery {
 	if v.Reason != "" {
 		m.withheld.add(Withheld{ID: m.cursor.String(), Reason: string(v.Reason), Detail: v.Detail})
 	}
+	m.service.keeper.grown(m, len(en.Event)+len(en.Input), v.End)
 	return d
 }
 

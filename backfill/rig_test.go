@@ -82,6 +82,12 @@ func newRig(t *testing.T, config Config) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newRigOn(t, log, config)
+}
+
+// newRigOn is another hub on a log.
+func newRigOn(t *testing.T, log *stream.Memory, config Config) *rig {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // the test's own ends before its cleanups
 	tail := log.NewTail(stream.TailConfig{})
 	var running sync.WaitGroup

@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -43,6 +44,12 @@ type Config struct {
 	PassInvalid bool
 	// CacheBytes bounds the conversations of ended runs that are kept for the next runs of their threads; 0 is 256 MiB.
 	CacheBytes int
+	// Store is where runs are kept beside their streams: checkpoints, expiry, deletion (stream.Redis). Nil keeps nothing.
+	Store Store
+	// NoCheckpoints neither writes nor reads checkpoints.
+	NoCheckpoints bool
+	// Retention is how long a run is kept after its end; 0 is 24 h.
+	Retention time.Duration
 	// Hub is how feeds and subscribers are bounded.
 	Hub hub.Config
 }
@@ -57,10 +64,16 @@ func (c *Config) fill() {
 	if c.MaxConversation <= 0 {
 		c.MaxConversation = 32 << 20
 	}
+	if c.Retention <= 0 {
+		c.Retention = 24 * time.Hour
+	}
 	if c.CacheBytes <= 0 {
 		c.CacheBytes = 256 << 20
 	}
 }
+
+// packLimit bounds what is packed or unpacked, in bytes: what is restated, and beside it as much of inputs and the like.
+func (c *Config) packLimit() int { return 2*c.MaxConversation + 4<<20 }
 
 func (c *Config) agui() agui.RunConfig {
 	return agui.RunConfig{MaxEvent: c.MaxEvent, PassInvalid: c.PassInvalid}
@@ -72,6 +85,8 @@ var (
 	ErrUnknownRun = errors.New("backfill: unknown run")
 	// ErrTooLarge says that the conversation is larger than Config.MaxConversation.
 	ErrTooLarge = errors.New("backfill: conversation too large")
+	// ErrDeleted says that the run was deleted under the session.
+	ErrDeleted = fmt.Errorf("%w: it was deleted", ErrUnknownRun)
 )
 
 // Service makes sessions. Its methods may be called by any number of goroutines.
@@ -84,6 +99,7 @@ type Service struct {
 	pasts    *cache
 	threads  *threads
 	resets   resetCounts
+	keeper   *keeper
 }
 
 // New starts a service whose goroutines end with ctx; Close waits for them. newest is the registry's newest entry as
@@ -91,6 +107,7 @@ type Service struct {
 func New(ctx context.Context, log Log, registry Registry, newest stream.ID, config Config, logger *zap.Logger) *Service {
 	config.fill()
 	s := &Service{config: config, log: log, registry: registry, logger: logger, pasts: newCache(config.CacheBytes)}
+	s.keeper = newKeeper(ctx, s)
 	s.hub = hub.New(ctx, log, s.newMachine, config.Hub, logger)
 	s.threads = newThreads(ctx, s)
 	s.threads.follow(newest)
@@ -101,6 +118,7 @@ func New(ctx context.Context, log Log, registry Registry, newest stream.ID, conf
 func (s *Service) Close() {
 	s.threads.close()
 	s.hub.Close()
+	s.keeper.close()
 }
 
 // Figures reads the hub's figures.

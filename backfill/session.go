@@ -312,6 +312,9 @@ func (ses *Session) over(ctx context.Context) ([]Item, error) {
 	}
 	ses.leaveRun()
 	next, ok, changed := ses.thread.after(ses.current, ses.request.Head != "")
+	if ses.thread.isGone(ses.current.run) {
+		return nil, ErrDeleted
+	}
 	if !ok {
 		select {
 		case <-ctx.Done():

@@ -37,7 +37,8 @@ type thread struct {
 	mu      sync.Mutex
 	known   map[stream.RunID]bool // announced or met
 	started []threadRun           // in order of start
-	changed chan struct{}         // closed and replaced when started grows
+	changed chan struct{}         // closed and replaced when started or gone grows
+	gone    map[stream.RunID]bool // deleted while the thread was followed
 }
 
 // threadRun is a run of a thread that has started.
@@ -68,8 +69,12 @@ func (t *threads) close() {
 
 func (t *threads) heard(events []stream.RunEvent) {
 	for _, e := range events {
-		if e.State == stream.RunDeleted {
-			t.service.pasts.drop(e.Run)
+		switch e.State {
+		case stream.RunDeleted:
+			t.deleted(e.RunInfo)
+		case stream.RunFinished, stream.RunError, stream.RunCancelled, stream.RunInterrupted:
+			t.service.keeper.ended(e.Run)
+		default:
 		}
 		if e.State != stream.RunStarted || e.Thread == "" {
 			continue

@@ -78,6 +78,7 @@ func (f *Feed) Size() int {
 // load reads the run up to its head and then follows its tail.
 func (f *Feed) load(ctx context.Context) {
 	f.unfollow()
+	f.begin(ctx)
 	for attempt := 0; ; {
 		more, err := f.page(ctx)
 		switch {
@@ -104,6 +105,27 @@ func (f *Feed) load(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// begin takes the run up in its middle, where the machine can.
+func (f *Feed) begin(ctx context.Context) {
+	b, ok := f.machine.(Beginner)
+	if !ok || f.Loaded() {
+		return
+	}
+	at, ready := b.Begin(ctx)
+	if ready == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return
+	}
+	ready()
+	f.last, f.sum, f.ringFrom = at.Entry, at.Sum, at.Entry
+	f.arrived()
+	f.signal()
 }
 
 // pause waits before another attempt, jittered, up to two seconds; false when ctx ended.

@@ -35,6 +35,14 @@ type Machine interface {
 	Size() int
 }
 
+// Beginner is a Machine that can take up a run in its middle, from what was written down of it.
+type Beginner interface {
+	Machine
+	// Begin is called before the first page is read. It returns the entry that the machine stands at once ready was
+	// called, under the rules of Prepare; ready is nil where the run is to be read from its first entry.
+	Begin(ctx context.Context) (at stream.Cursor, ready func())
+}
+
 // Config of a Hub. Nothing may change while it runs.
 type Config struct {
 	// RingBytes bounds the newest deliveries that a feed keeps, in bytes; 0 is 256 KiB.
@@ -233,4 +241,17 @@ func (h *Hub) Peek(run stream.RunID) *Feed {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.feeds[run]
+}
+
+// Drop ends the run's feed, if there is one, and its subscribers with err. The next who asks gets a fresh one.
+func (h *Hub) Drop(run stream.RunID, err error) {
+	h.mu.Lock()
+	f := h.feeds[run]
+	delete(h.feeds, run)
+	h.mu.Unlock()
+	if f == nil {
+		return
+	}
+	f.drop(err)
+	h.spawn(func(context.Context) { f.unfollow() })
 }

@@ -1,0 +1,150 @@
+package backfill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/hub"
+	"github.com/aguihub/aguihub/stream"
+)
+
+// checkpointMeta is what a checkpoint says of a run beside its fold. MaxEvent is what the hub that wrote it admitted:
+// another limit makes another fold.
+type checkpointMeta struct {
+	MaxEvent  int             `json:"maxEvent"`
+	Thread    stream.ThreadID `json:"thread,omitempty"`
+	Parent    stream.RunID    `json:"parent,omitempty"`
+	Start     string          `json:"start"`
+	End       string          `json:"end,omitempty"`
+	Outcome   RunState        `json:"outcome,omitempty"`
+	Entries   int             `json:"entries"`
+	Restarted bool            `json:"restarted,omitempty"`
+	Withheld  []Withheld      `json:"withheld,omitempty"`
+	Reasons   map[string]int  `json:"reasons,omitempty"`
+}
+
+// meta is the run's, as a copy.
+func (m *machine) meta() checkpointMeta {
+	meta := checkpointMeta{
+		MaxEvent: m.service.config.MaxEvent, Thread: m.thread, Parent: m.parent, Start: m.start.String(), Outcome: m.outcome,
+		Entries: m.entries, Restarted: m.restarted, Withheld: append([]Withheld(nil), m.withheld.newest...),
+	}
+	if !m.end.IsZero() {
+		meta.End = m.end.String()
+	}
+	for reason, n := range m.withheld.counts {
+		if meta.Reasons == nil {
+			meta.Reasons = map[string]int{}
+		}
+		meta.Reasons[reason] = n
+	}
+	return meta
+}
+
+func (c checkpointMeta) encode() ([]byte, error) { return json.Marshal(c) }
+
+// Begin implements hub.Beginner: it takes the run up where a checkpoint left it.
+func (m *machine) Begin(ctx context.Context) (at stream.Cursor, ready func()) {
+	s := m.service
+	if s.config.Store == nil || s.config.NoCheckpoints {
+		return at, nil
+	}
+	at, ready, err := m.begin(ctx)
+	switch {
+	case err == nil:
+	case errors.Is(err, errDamaged):
+		s.keeper.damaged.Add(1)
+		s.logger.Warn("a checkpoint can't be used, the run is read from its first entry", zap.String("run", string(m.id)), zap.Error(err))
+	default:
+		s.logger.Debug("reading a checkpoint", zap.String("run", string(m.id)), zap.Error(err))
+	}
+	return at, ready
+}
+
+// errDamaged says that a checkpoint is of another version or broken.
+var errDamaged = errors.New("backfill: unusable checkpoint")
+
+func (m *machine) begin(ctx context.Context) (at stream.Cursor, ready func(), err error) {
+	s := m.service
+	c, ok, unknown, err := s.config.Store.Checkpoint(ctx, m.id)
+	switch {
+	case err != nil:
+		return at, nil, err
+	case unknown:
+		return at, nil, fmt.Errorf("%w: of an unknown version", errDamaged)
+	case !ok:
+		return at, nil, nil
+	}
+	page, err := s.log.Range(ctx, m.id, c.At, 1, 1)
+	if err != nil {
+		return at, nil, err
+	}
+	if page.Anchor != stream.AnchorHeld || stream.Checksum(page.AnchorEntry.Event) != c.Sum {
+		return at, nil, nil // of another generation of the key, or trimmed by somebody
+	}
+	restored, err := m.restore(c)
+	if err != nil {
+		return at, nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	if restored == nil {
+		return at, nil, nil
+	}
+	s.keeper.read.Add(1)
+	return restored.cursor, func() {
+		restored.service = m.service
+		*m = *restored
+	}, nil
+}
+
+// restore makes a machine of a checkpoint; nil where it was written under other rules.
+func (m *machine) restore(c stream.Checkpoint) (*machine, error) {
+	config := &m.service.config
+	var meta checkpointMeta
+	if err := json.Unmarshal(c.Meta, &meta); err != nil {
+		return nil, err
+	}
+	if meta.MaxEvent != config.MaxEvent {
+		return nil, nil
+	}
+	run, err := agui.RestoreRun(c.Data, config.agui(), config.packLimit())
+	if err != nil {
+		return nil, err
+	}
+	r := &machine{
+		service: m.service, id: m.id, run: run, resolved: true, outcome: meta.Outcome, restarted: meta.Restarted,
+		cursor: stream.Cursor{Entry: c.At, Sum: c.Sum}, entries: meta.Entries,
+		withheld: withheldList{newest: meta.Withheld, counts: meta.Reasons},
+	}
+	if run.At() != position(c.At) || meta.Entries != run.Entries() || len(meta.Withheld) > maxWithheld {
+		return nil, errors.New("its parts don't belong together")
+	}
+	if r.start, err = stream.ParseID(meta.Start); err != nil {
+		return nil, err
+	}
+	if meta.End != "" {
+		if r.end, err = stream.ParseID(meta.End); err != nil {
+			return nil, err
+		}
+	}
+	if run.Ended() == r.end.IsZero() || run.Ended() != (r.outcome != "") {
+		return nil, errors.New("its end is nowhere")
+	}
+	if meta.Thread != "" {
+		if r.thread, err = stream.ParseThreadID(string(meta.Thread)); err != nil {
+			return nil, err
+		}
+	}
+	if meta.Parent != "" {
+		if r.parent, err = stream.ParseRunID(string(meta.Parent)); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+var _ hub.Beginner = (*machine)(nil)

@@ -1,0 +1,238 @@
+package backfill
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/stream"
+)
+
+// Store keeps runs beside their streams (stream.Redis).
+type Store interface {
+	Checkpoint(ctx context.Context, run stream.RunID) (c stream.Checkpoint, ok, unknown bool, err error)
+	PutCheckpoint(ctx context.Context, run stream.RunID, c stream.Checkpoint, running bool) (written bool, err error)
+	Expire(ctx context.Context, run stream.RunID, keep time.Duration) (bool, error)
+	Erase(ctx context.Context, run stream.RunID, thread stream.ThreadID) error
+	EraseThread(ctx context.Context, thread stream.ThreadID) error
+}
+
+// ErrNoStore says that the service has nothing to keep runs in.
+var ErrNoStore = errors.New("backfill: nothing is kept beside the runs")
+
+// When a checkpoint is due: after so many entries and half as many bytes as the fold weighs, so that its cost is shared
+// by what it is of, or after that many bytes; at a run's end after fewer, since that run stays as it is.
+const (
+	dueEntries    = 1000
+	dueBytes      = 1 << 20
+	dueEndEntries = 256
+	dueEndBytes   = 64 << 10
+)
+
+// growth is what came since a run's last checkpoint.
+type growth struct{ entries, bytes int }
+
+// maxPending bounds the runs whose checkpoint or end waits to be written down; each shares the bytes of its fold.
+const maxPending = 256
+
+// keeper writes down what is kept of runs, one at a time and beside the fan-out, which never waits for it.
+type keeper struct {
+	service *Service
+	wake    chan struct{} // holds one token while there may be work
+	end     context.CancelFunc
+	done    sync.WaitGroup
+
+	mu      sync.Mutex
+	pending map[stream.RunID]*keeping
+
+	written, read, damaged, failed, expired atomic.Int64
+}
+
+// keeping is what is to be done for one run: the newest of each.
+type keeping struct {
+	capture *capture // nil where there is nothing to write
+	ended   bool
+	sure    bool // its stream says that it ended
+}
+
+// capture is a run at one entry, to be packed.
+type capture struct {
+	checkpoint *agui.Checkpoint
+	cursor     stream.Cursor
+	meta       checkpointMeta
+	running    bool
+}
+
+func newKeeper(ctx context.Context, s *Service) *keeper {
+	k := &keeper{service: s, wake: make(chan struct{}, 1), pending: map[stream.RunID]*keeping{}}
+	ctx, k.end = context.WithCancel(ctx)
+	if s.config.Store != nil {
+		k.done.Go(func() { k.run(ctx) })
+	}
+	return k
+}
+
+func (k *keeper) close() {
+	k.end()
+	k.done.Wait()
+}
+
+// grown notes that a run has one more entry of some bytes, under its feed's lock.
+func (k *keeper) grown(m *machine, bytes int, end bool) {
+	if k.service.config.Store == nil || !m.resolved {
+		return
+	}
+	m.since.entries++
+	m.since.bytes += bytes
+	var c *capture
+	if !k.service.config.NoCheckpoints && m.due(end) {
+		c = &capture{checkpoint: m.run.Checkpoint(), cursor: m.cursor, meta: m.meta(), running: m.end.IsZero()}
+		m.since = growth{}
+	}
+	if c != nil || end {
+		k.add(m.id, c, end, end)
+	}
+}
+
+// due says whether a checkpoint of the run is worth its while.
+func (m *machine) due(end bool) bool {
+	size := m.run.Size()
+	switch g := m.since; {
+	case size > m.service.config.MaxConversation:
+		return false
+	case end:
+		return g.entries >= dueEndEntries || g.bytes >= dueEndBytes
+	case g.entries >= dueEntries && g.bytes >= size/2:
+		return true
+	default:
+		return g.bytes >= dueBytes && g.bytes >= size
+	}
+}
+
+// ended notes that somebody announced the end of a run.
+func (k *keeper) ended(run stream.RunID) {
+	if k.service.config.Store != nil {
+		k.add(run, nil, true, false)
+	}
+}
+
+func (k *keeper) add(run stream.RunID, c *capture, ended, sure bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.pending[run]
+	if w == nil {
+		if len(k.pending) >= maxPending {
+			return // another hub, the next checkpoint or the janitor does it
+		}
+		w = &keeping{}
+		k.pending[run] = w
+	}
+	if c != nil {
+		w.capture = c
+	}
+	w.ended, w.sure = w.ended || ended, w.sure || sure
+	select {
+	case k.wake <- struct{}{}:
+	default: // a token is there already
+	}
+}
+
+// forget drops what waits to be written of a run.
+func (k *keeper) forget(run stream.RunID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.pending, run)
+}
+
+func (k *keeper) next() (run stream.RunID, w *keeping) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for run, w = range k.pending {
+		delete(k.pending, run)
+		return run, w
+	}
+	return "", nil
+}
+
+func (k *keeper) run(ctx context.Context) {
+	for {
+		run, w := k.next()
+		if w == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-k.wake:
+			}
+			continue
+		}
+		if err := k.keep(ctx, run, w); err != nil && ctx.Err() == nil {
+			k.failed.Add(1)
+			k.service.logger.Warn("keeping a run", zap.String("run", string(run)), zap.Error(err))
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// keep writes one run's checkpoint and has it expire where it has ended.
+func (k *keeper) keep(ctx context.Context, run stream.RunID, w *keeping) error {
+	s := k.service
+	if c := w.capture; c != nil {
+		if err := k.write(ctx, run, c); err != nil && !errors.Is(err, agui.ErrCheckpointTooLarge) {
+			return err
+		}
+	}
+	if !w.ended {
+		return nil
+	}
+	if !w.sure { // somebody announced it
+		bounds, err := s.log.Bounds(ctx, run)
+		if err != nil || bounds[0].WrongType || !s.isEnd(bounds[0].Last) {
+			return err
+		}
+	}
+	set, err := s.config.Store.Expire(ctx, run, s.config.Retention)
+	if set {
+		k.expired.Add(1)
+	}
+	return err
+}
+
+func (k *keeper) write(ctx context.Context, run stream.RunID, c *capture) error {
+	data, err := c.checkpoint.Pack(k.service.config.packLimit())
+	if err != nil {
+		return err
+	}
+	meta, err := c.meta.encode()
+	if err != nil {
+		return err
+	}
+	written, err := k.service.config.Store.PutCheckpoint(ctx, run,
+		stream.Checkpoint{At: c.cursor.Entry, Sum: c.cursor.Sum, Meta: meta, Data: data}, c.running)
+	if written {
+		k.written.Add(1)
+	}
+	return err
+}
+
+// KeepFigures is a reading of what is kept beside runs, since start.
+type KeepFigures struct {
+	Written, Read int64 // checkpoints
+	Damaged       int64 // checkpoints that couldn't be read: of another version, or broken
+	Failed        int64 // attempts that Redis refused or cut
+	Expired       int64 // runs whose expiry this hub set
+}
+
+// KeepFigures reads the figures.
+func (s *Service) KeepFigures() KeepFigures {
+	k := s.keeper
+	return KeepFigures{
+		Written: k.written.Load(), Read: k.read.Load(), Damaged: k.damaged.Load(), Failed: k.failed.Load(), Expired: k.expired.Load(),
+	}
+}

@@ -1,0 +1,206 @@
+package backfill
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/stream/streamtest"
+)
+
+// tailed is a log with the tail that follows it.
+type tailed struct {
+	*stream.Redis
+	*stream.Tail
+}
+
+// onRedis is a service on a real server.
+func onRedis(t *testing.T, url string, config Config) (*Service, *stream.Redis, *stream.Registry) {
+	t.Helper()
+	log, err := stream.Connect(url, stream.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	tail := log.NewTail(stream.TailConfig{})
+	var running sync.WaitGroup
+	running.Go(func() { _ = tail.Run(ctx) })
+	registry := log.NewRegistry(tail)
+	config.Store = log
+	s := New(ctx, tailed{log, tail}, registry, stream.ID{}, config, zap.NewNop())
+	t.Cleanup(func() {
+		s.Close()
+		cancel()
+		running.Wait()
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, log, registry
+}
+
+// eventually waits until ok holds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.NewTimer(30 * time.Second)
+	defer limit.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// The rule: whatever becomes of runs, Redis ends up with what it had before them: a week in a second.
+func TestRunsThatEndAreAbandonedOrDeletedLeaveNothing(t *testing.T) {
+	server := streamtest.StartRedis(t)
+	client := server.Client(t)
+	s, log, registry := onRedis(t, server.URL(), Config{Retention: 300 * time.Millisecond})
+	ctx, stop := context.WithCancel(t.Context())
+	var tidying sync.WaitGroup
+	tidying.Go(func() {
+		_ = s.Tidy(ctx, log, TidyConfig{
+			AbandonedAfter: 300 * time.Millisecond, Every: 100 * time.Millisecond, Grace: time.Millisecond, ThreadRetention: time.Millisecond,
+		})
+	})
+	defer tidying.Wait()
+	defer stop()
+	add := func(run string, lines ...string) {
+		t.Helper()
+		recs := make([]stream.Record, len(lines))
+		for i, line := range lines {
+			recs[i].Event = []byte(line)
+		}
+		if _, err := log.Append(t.Context(), stream.RunID(run), recs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	week := func(round int) {
+		t.Helper()
+		for i := range 30 {
+			run, thread := fmt.Sprintf("r%d-%d", round, i), fmt.Sprintf("t%d-%d", round, i/3)
+			info := stream.RunInfo{Run: stream.RunID(run), Thread: stream.ThreadID(thread), State: stream.RunStarted}
+			if i%4 != 3 { // the others are plain agents that announce nothing
+				if err := registry.Announce(t.Context(), info); err != nil {
+					t.Fatal(err)
+				}
+			}
+			add(run, started(run, thread), opening(run), delta(run, strings.Repeat("x", 2000)))
+			if i%3 != 0 {
+				add(run, closing(run), finished(run, thread))
+				if info.State = stream.RunFinished; i%4 != 3 {
+					if err := registry.Announce(t.Context(), info); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if i%5 == 0 {
+				if err := s.Delete(t.Context(), stream.RunID(run)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if i%6 == 1 && i%5 != 0 { // somebody reads it
+				if _, err := s.Run(t.Context(), stream.RunID(run)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	flat := func() int {
+		t.Helper()
+		eventually(t, "no key of a run or a thread is left", func() bool {
+			for _, pattern := range []string{"*agui:run:*", "*agui:thread:*"} {
+				if keys, err := client.Keys(t.Context(), pattern).Result(); err != nil || len(keys) > 0 {
+					return false
+				}
+			}
+			return true
+		})
+		n, err := client.DBSize(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(n)
+	}
+	week(0)
+	first := flat()
+	for round := 1; round < 4; round++ {
+		week(round)
+	}
+	if last := flat(); last > first+2 { // the janitor's turn and a tail's wake-up come and go
+		t.Errorf("%d keys, %d after the first week", last, first)
+	}
+	events, _, err := registry.List(t.Context(), stream.ID{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[stream.RunState]int{}
+	for _, e := range events {
+		states[e.State]++
+	}
+	if states[stream.RunAbandoned] == 0 || states[stream.RunDeleted] != 24 {
+		t.Errorf("%v", states)
+	}
+}
+
+// The rule: a hub that has never seen a run of many entries reads few of them.
+func TestAColdAttachReadsFewEntriesOfRedis(t *testing.T) {
+	server := streamtest.StartRedis(t)
+	client := server.Client(t)
+	warm, log, _ := onRedis(t, server.URL(), Config{})
+	const n = 20_000
+	recs := []stream.Record{{Event: []byte(started("r1", "t1")), Input: []byte(input("r1", "t1"))}}
+	for i := range n {
+		recs = append(recs, stream.Record{Event: []byte(`{"type":"STATE_SNAPSHOT","snapshot":{"i":` + fmt.Sprint(i) + `}}`)})
+		if len(recs) == 500 {
+			if _, err := log.Append(t.Context(), "r1", recs...); err != nil {
+				t.Fatal(err)
+			}
+			recs = recs[:0]
+		}
+	}
+	if _, err := warm.Run(t.Context(), "r1"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a checkpoint of the last entries", func() bool {
+		c, ok, _, err := log.Checkpoint(t.Context(), "r1")
+		if err != nil || !ok {
+			return false
+		}
+		page, err := log.Range(t.Context(), "r1", c.At, 5000, 0)
+		return err == nil && page.Anchor == stream.AnchorHeld && len(page.Entries) < 2000
+	})
+	calls := func() (n int) {
+		info, err := client.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(info, "cmdstat_xrange:calls=")
+		if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	cold, _, _ := onRedis(t, server.URL(), Config{})
+	before := calls()
+	d, err := cold.Run(t.Context(), "r1")
+	if err != nil || d.Entries < n-500 || d.History != "full" {
+		t.Fatalf("%+v %v", d, err)
+	}
+	if made := calls() - before; made > 8 {
+		t.Errorf("%d reads of the stream", made)
+	}
+	if f := cold.KeepFigures(); f.Read != 1 {
+		t.Errorf("%+v", f)
+	}
+}
