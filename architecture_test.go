@@ -35,11 +35,12 @@ var arrows = map[string][]string{
 	"transport/ingest":  {"agui", "agui/framing", "metrics", "publish", "stream", "transport"},
 	"transport/agents":  {"agui", "backfill", "bridge", "metrics", "publish", "stream", "transport"},
 	"transport/cancel":  {"metrics", "stream", "transport"},
+	"transport/erase":   {"metrics", "stream", "transport"},
 	"transport/console": {"transport"},
 
 	"cmd/aguihub": {
 		"agui", "backfill", "bridge", "demo", "hub", "metrics", "publish", "stream", "transport",
-		"transport/agents", "transport/cancel", "transport/console", "transport/ingest", "transport/lookup", "transport/sse", "transport/ws",
+		"transport/agents", "transport/cancel", "transport/console", "transport/erase", "transport/ingest", "transport/lookup", "transport/sse", "transport/ws",
 	},
 
 	"loadtest":         {"loadtest/chaos"},

@@ -53,6 +53,12 @@ var (
 	descDeliveries  = desc("deliveries_total", "Entries put into subscribers' queues.")
 	descLagged      = desc("subscribers_lagged_total", "Subscribers whose queue overflowed.")
 
+	descWritten    = desc("checkpoints_written_total", "Checkpoints of runs that this process wrote.")
+	descRead       = desc("checkpoints_read_total", "Runs that this process took up from a checkpoint.")
+	descDamaged    = desc("checkpoints_damaged_total", "Checkpoints that are broken or of an unknown version.")
+	descKeepFailed = desc("keep_failed_total", "Checkpoints and expiries that Redis refused or that were cut.")
+	descExpired    = desc("runs_expiring_total", "Runs whose expiry this process set.")
+
 	descKeys    = desc("tail_streams", "Redis streams that are tailed.")
 	descShards  = desc("tail_connections", "Redis connections that tail.")
 	descFailing = desc("tail_failing", "1 while a tail connection's last read failed.")
@@ -94,6 +100,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		descDeliveries, descLagged, descKeys, descShards, descFailing, descAge, descSkipped, descOpen, descTaken, descLeft,
 		descClosed, descSent, descBytes, descTold, descIgnored, descIngestOpen, descIngestRequests, descIngestEvents,
 		descIngestBytes, descIngestProblems, descLookups, descActive, descStalled, descReaped,
+		descWritten, descRead, descDamaged, descKeepFailed, descExpired,
 		descBridgeActive, descBridgeStarted, descBridgeRefused, descBridgeEvents, descBridgeBytes, descBridgeEnds,
 	} {
 		ch <- d
@@ -156,6 +163,13 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		o.gauge(descStalled, float64(p.Stalled))
 		o.counter(descReaped, p.Lost, "producer_lost")
 		o.counter(descReaped, p.Idle, "idle")
+	}
+	if k := r.Keep; k != nil {
+		o.counter(descWritten, k.Written)
+		o.counter(descRead, k.Read)
+		o.counter(descDamaged, k.Damaged)
+		o.counter(descKeepFailed, k.Failed)
+		o.counter(descExpired, k.Expired)
 	}
 	if i := r.Ingest; i != nil {
 		o.gauge(descIngestOpen, float64(i.Open))

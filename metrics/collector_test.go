@@ -33,6 +33,7 @@ func full() metrics.Reading {
 		Ready: true, WebSocket: wire, SSE: wire, Lookups: 9,
 		Hub:    &metrics.Hub{Feeds: 1, Entries: 7, Withheld: map[string]uint64{"illegal": 6}},
 		Tail:   &metrics.Tail{Failing: true, LastRead: time.Now().Add(-time.Minute)},
+		Keep:   &metrics.Keep{Written: 3, Damaged: 2},
 		Ingest: &metrics.Ingest{Accepted: 8, Problems: map[string]uint64{"run_ended": 1}},
 	}
 }
@@ -66,6 +67,7 @@ func TestHandler(t *testing.T) {
 			`aguihub_connections_closed_total{reason="ended",transport="websocket"} 2`,
 			`aguihub_ingest_events_total{result="accepted"} 8`,
 			`aguihub_ingest_problems_total{code="run_ended"} 1`,
+			`aguihub_checkpoints_damaged_total 2`,
 			`aguihub_lookups_total 9`,
 			`go_goroutines `,
 		} {

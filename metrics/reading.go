@@ -13,6 +13,7 @@ type Reading struct {
 	Ingest    *Ingest
 	Bridge    *Bridge
 	Reaper    *Reaper
+	Keep      *Keep
 	Lookups   uint64 // requests
 }
 
@@ -68,6 +69,15 @@ type Reaper struct {
 	Stalled int64  // of them, those whose lease has lapsed
 	Lost    uint64 // runs that this process has ended for that
 	Idle    uint64 // runs that it has ended since nothing came
+}
+
+// Keep is what is kept of runs beside their streams.
+type Keep struct {
+	Written uint64 // checkpoints
+	Read    uint64 // checkpoints
+	Damaged uint64 // checkpoints that couldn't be read
+	Failed  uint64 // attempts to keep something that failed
+	Expired uint64 // runs whose expiry this process has set
 }
 
 // Bridge is the runs of agents that are called.

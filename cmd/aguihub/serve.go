@@ -41,6 +41,10 @@ type serveCommand struct {
 	MaxConversation size          `default:"32MiB" placeholder:"SIZE" help:"Largest conversation with its state that an attach restates (${default})."`
 	Memory          size          `default:"1GiB" placeholder:"SIZE" help:"Bound on what the hub keeps of runs in memory: folds, newest entries, earlier conversations (${default})."`
 
+	Retention      time.Duration `default:"24h" placeholder:"DURATION" help:"How long a run is kept after its end; 0 means 60s, so that those attached can read the end (${default})."`
+	AbandonedAfter time.Duration `default:"168h" placeholder:"DURATION" help:"A run without an end, a lease and an entry for so long is abandoned and kept for --retention (${default})."`
+	Checkpoints    string        `default:"on" enum:"on,off" help:"Write runs' folds down beside them as they grow, so that a hub that hasn't seen a run needn't read it all: on or off (${default})."`
+
 	Agent        []string `placeholder:"NAME=URL" sep:"none" help:"HTTP AG-UI agent that clients may call at /v1/agents/NAME: its runs become durable. May be repeated."`
 	AgentsFile   string   `placeholder:"FILE" type:"existingfile" help:"JSON file of such agents, with headers, secrets and time limits: docs/cli.md."`
 	MaxAgentRuns int      `default:"2000" placeholder:"N" help:"Runs of such agents at once (${default})."`
@@ -80,6 +84,12 @@ func (c *serveCommand) Run(ctx context.Context, con stdio) error {
 func (c *serveCommand) embedded() bool { return c.Redis == "" }
 
 func (c *serveCommand) demo() bool { return given(c.Demo, c.embedded()) }
+
+// retention is how long runs are kept after their end.
+func (c *serveCommand) retention() time.Duration { return max(c.Retention, minRetention) }
+
+// minRetention lets those who are attached read the end of a run.
+const minRetention = time.Minute
 
 // passInvalid says whether valid JSON that the client would reject is sent all the same.
 func (c *serveCommand) passInvalid() bool { return c.Invalid == "pass" }
@@ -135,6 +145,12 @@ func (c *serveCommand) validate() error {
 	}
 	if _, err := c.agents(); err != nil {
 		bad("%w", err)
+	}
+	if c.Retention < 0 {
+		bad("--retention %s: must not be negative", c.Retention)
+	}
+	if c.AbandonedAfter <= 0 {
+		bad("--abandoned-after %s: must be above zero", c.AbandonedAfter)
 	}
 	if c.IdleTimeout < 0 {
 		bad("--idle-timeout %s: must not be negative", c.IdleTimeout)

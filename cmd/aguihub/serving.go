@@ -21,6 +21,7 @@ import (
 	"github.com/aguihub/aguihub/transport/agents"
 	"github.com/aguihub/aguihub/transport/cancel"
 	"github.com/aguihub/aguihub/transport/console"
+	"github.com/aguihub/aguihub/transport/erase"
 	"github.com/aguihub/aguihub/transport/ingest"
 	"github.com/aguihub/aguihub/transport/lookup"
 	"github.com/aguihub/aguihub/transport/sse"
@@ -61,6 +62,7 @@ func newServing(asked, life context.Context, p *process, registry *stream.Regist
 	s.service = backfill.New(life, followedLog{p.redis, p.tail}, s.registry, newest, backfill.Config{
 		Name: hubName(), AttachWait: f.AttachWait, MaxEvent: int(f.MaxEvent), MaxConversation: int(f.MaxConversation),
 		PassInvalid: f.passInvalid(), CacheBytes: int(f.Memory) / 5,
+		Store: p.redis, Retention: f.retention(), NoCheckpoints: f.Checkpoints == off,
 		Hub: hub.Config{QueueBytes: int(f.QueueBytes), Budget: int(f.Memory) / 5 * 4},
 	}, p.logger)
 	defer func() {
@@ -89,6 +91,9 @@ func newServing(asked, life context.Context, p *process, registry *stream.Regist
 	}, p.logger)
 	s.agents.Go(func() { _ = s.reaper.Run(asked) })
 	s.agents.Go(func() { _ = s.service.Discover(asked, p.redis) })
+	s.agents.Go(func() {
+		_ = s.service.Tidy(asked, p.redis, backfill.TidyConfig{AbandonedAfter: f.AbandonedAfter})
+	})
 	return s, nil
 }
 
@@ -118,6 +123,7 @@ func (s *serving) routes(life context.Context, p *process, publisher *publish.Pu
 	s.lookup.Mount(mux)
 	mux.Handle(ingest.Pattern, s.ingest)
 	mux.Handle(cancel.Pattern, cancel.New(s.service, p.logger))
+	erase.New(s.service, p.logger).Mount(mux)
 	callable, err := agents.New(s.bridge, s.sse, config, p.logger)
 	if err != nil {
 		return nil, err
@@ -200,6 +206,10 @@ func (s *serving) read(r *metrics.Reading) {
 	}
 	p := s.reaper.Figures()
 	r.Reaper = &metrics.Reaper{Active: int64(p.Active), Stalled: int64(p.Stalled), Lost: p.Lost, Idle: p.Idle}
+	k := s.service.KeepFigures()
+	r.Keep = &metrics.Keep{
+		Written: uint64(k.Written), Read: uint64(k.Read), Damaged: uint64(k.Damaged), Failed: uint64(k.Failed), Expired: uint64(k.Expired),
+	}
 	i := s.ingest.Figures()
 	r.Ingest = &metrics.Ingest{
 		Open: int64(i.Active), Requests: i.Requests, Accepted: i.Accepted, Rejected: i.Rejected, Bytes: i.Bytes, Problems: i.Problems,
