@@ -327,12 +327,12 @@ func TestWhatIsOpen(t *testing.T) {
 		ev("SUBAGENT_FINISHED", `"subagentRunId":"s"`))
 	wantItems := []openItem{
 		{kind: itemStep, id: "n", opener: []byte(ev("STEP_STARTED", `"stepName":"n"`))},
-		{kind: itemText, id: "m", owner: "s", owned: true, opener: []byte(ev("TEXT_MESSAGE_START", `"messageId":"\u006d","role":"user","subagentRunId":"s"`))},
+		{kind: itemText, id: "m", owner: "s", owned: true, asText: tag{"s", true}, opener: []byte(ev("TEXT_MESSAGE_START", `"messageId":"\u006d","role":"user","subagentRunId":"s"`))},
 		{kind: itemTool, id: "c", owner: "s", owned: true, parent: "m", opener: []byte(ev("TOOL_CALL_START", `"toolCallId":"c","toolCallName":"n","parentMessageId":"m"`))},
 		{kind: itemTool, id: "d", opener: []byte(ev("TOOL_CALL_START", `"toolCallId":"d","toolCallName":"n"`))},
 		{kind: itemSpan, id: "thinking-1", legacy: true, opener: []byte(ev("THINKING_START", ""))},
 	}
-	if diff := cmp.Diff(wantItems, a.items(), cmp.AllowUnexported(openItem{})); diff != "" {
+	if diff := cmp.Diff(wantItems, a.items(), cmp.AllowUnexported(openItem{}, tag{}, Position{})); diff != "" {
 		t.Error(diff)
 	}
 	wantLanes := []lane{{itemTool, "l", []byte(ev("TOOL_CALL_CHUNK", `"toolCallId":"l","toolCallName":"n","parentMessageId":"p"`))}}
