@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"go.uber.org/zap"
@@ -20,16 +21,23 @@ type base struct {
 const threadLimit = 1000
 
 // history finds the parent of a run and what it left: docs/contract.md, section 1, "Parents". It also makes the run
-// known to the registry where nobody announced it.
+// known to the registry where nobody announced it. A registry or a thread's index whose key is of another type doesn't
+// keep a run from being shown: it has no history then, or a partial one.
 func (s *Service) history(ctx context.Context, run stream.RunID, st start) (base, error) {
 	if st.thread == "" {
 		return base{}, nil
 	}
 	runs, err := s.registry.Thread(ctx, st.thread, threadLimit)
-	if err != nil {
-		return base{}, err
+	if err == nil {
+		err = s.introduce(ctx, run, st, runs)
 	}
-	if err := s.introduce(ctx, run, st, runs); err != nil {
+	switch {
+	case errors.Is(err, stream.ErrWrongType):
+		s.logger.Warn("run can't be announced", zap.String("run", string(run)), zap.Error(err))
+		if runs == nil {
+			return base{conversation: &agui.Conversation{}}, nil
+		}
+	case err != nil:
 		return base{}, err
 	}
 	return s.newAncestry().parentOf(ctx, run, st, runs)

@@ -28,6 +28,28 @@ func (l *readsLog) Range(ctx context.Context, run stream.RunID, after stream.ID,
 	return l.Memory.Range(ctx, run, after, entries, bytes)
 }
 
+// brokenRegistry is a registry with keys that fail.
+type brokenRegistry struct {
+	*stream.Registry
+
+	announce, thread error
+}
+
+func (r *brokenRegistry) Correct(context.Context, stream.ThreadID, stream.RunID, int64) error {
+	return r.announce
+}
+
+func (r *brokenRegistry) Thread(ctx context.Context, thread stream.ThreadID, limit int) ([]stream.ThreadRun, error) {
+	runs, err := r.Registry.Thread(ctx, thread, limit)
+	for i := range runs {
+		runs[i].StartMs-- // so that there is something to correct
+	}
+	if r.thread != nil {
+		return nil, r.thread
+	}
+	return runs, err
+}
+
 // family is a thread "t" whose runs start a millisecond apart.
 type family struct {
 	*Service
@@ -164,6 +186,19 @@ func TestHistory(t *testing.T) {
 		end("r1")
 		end("r0") // late: it had ended before
 		messages(t, f.base(t, "r2"), "r0", 1)
+	})
+	check("a registry of another type keeps no run from being shown", func(t *testing.T, f *family) {
+		f.run(t, "r0", "", true)
+		f.run(t, "r1", "", false)
+		broken := &brokenRegistry{Registry: f.registry, announce: stream.ErrWrongType}
+		f.Service.registry = broken
+		messages(t, f.base(t, "r1"), "r0", 1)
+		broken.thread = stream.ErrWrongType
+		b := f.base(t, "r1")
+		messages(t, b, "", 0)
+		if b.conversation == nil || b.conversation.Full {
+			t.Error("the history isn't partial")
+		}
 	})
 	check("a run of the thread whose key is no stream is as good as gone", func(t *testing.T, f *family) {
 		f.run(t, "r0", "", true)
