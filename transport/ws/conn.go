@@ -158,7 +158,7 @@ func (c *conn) fillBare(p *parcel, items []backfill.Item) error {
 }
 
 // errReset ends a connection that can't be told to begin anew.
-var errReset = &transport.Error{Code: "run_restarted", Message: "the run began anew", Close: transport.CloseGone}
+var errReset = &transport.Error{Code: "run_restarted", Message: "the run began anew or lost entries", Close: transport.CloseGone}
 
 func encodeFrames(d *hub.Delivery, _ stream.Cursor) []byte {
 	var b []byte
