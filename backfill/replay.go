@@ -66,6 +66,12 @@ func (ses *Session) openFromStart() []Item {
 
 // replayPage sends one page, until the feed's ring takes over.
 func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error) {
+	if rep.run.Ended() { // nothing that comes after is sent
+		ses.at = rep.cursor
+		items := ses.items[:0]
+		ses.items = append(items, live(ses.place(ses.at), 0), ses.end())
+		return ses.items, nil
+	}
 	if c := rep.cursor.Entry; !c.IsZero() && !c.Less(rep.start) {
 		sub, ok, err := ses.feed.JoinAfter(rep.cursor.Entry)
 		if err != nil {
@@ -90,9 +96,9 @@ func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error)
 // replayEnds closes the bracket behind what the ring holds.
 func (ses *Session) replayEnds(rep *replay, sub *hub.Subscriber) ([]Item, error) {
 	ses.sub, ses.step, ses.at = sub, ses.live, rep.cursor
-	over := rep.run.Ended()
+	over := false
 	items := ses.items[:0]
-	if queue, _ := sub.TryNext(ses.queue); len(queue) > 0 && !over { // its error comes again
+	if queue, _ := sub.TryNext(ses.queue); len(queue) > 0 { // its error comes again
 		var last *hub.Delivery
 		items, last = ses.replayed(rep, queue)
 		ses.queue, ses.at, over = queue, last.Cursor, last.End

@@ -211,6 +211,9 @@ func byEvents(how Catchup, j joined) bool {
 func (ses *Session) missed(items []Item, j joined) []Item {
 	for _, d := range j.missed {
 		items = append(items, Item{Delivery: d, Cursor: ses.place(d.Cursor)})
+		if d.End {
+			break
+		}
 	}
 	return ses.goLive(append(items, live(ses.place(j.cursor), 0)), j)
 }

@@ -458,10 +458,13 @@ func (w *reader) entry(c stream.Cursor) {
 		next = w.truth(run).start // from=start gives nothing of before a restart
 	}
 	if !ok || next != c.Entry {
-		w.t.Errorf("after %s comes %s, not %s", w.at, c.Entry, next)
+		w.t.Errorf("on run %q: after %s of %s comes %s, not %s: … %s", w.only, w.at, run, c.Entry, next, w.lately())
 	}
 	w.at = c.Entry
 }
+
+// lately are the newest words.
+func (w *reader) lately() string { return strings.Join(w.words[max(0, len(w.words)-12):], " ") }
 
 // joined takes one event for several entries.
 func (w *reader) joined(c stream.Cursor) {
