@@ -232,13 +232,13 @@ func (m *Memory) Delete(run RunID) {
 	delete(m.streams, m.keys.Run(run))
 }
 
-// Lose forgets the run's entries behind last, as a failover to a replica that hadn't got them would.
+// Lose forgets the run's entries behind last, as a failover to a replica that hadn't got them would. What is appended
+// later has later IDs than what was lost.
 func (m *Memory) Lose(run RunID, last ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.streams[m.keys.Run(run)]; s != nil {
 		s.messages = s.messages[:len(s.messages)-len(from(s.messages, last.Next()))]
-		s.last = last
 	}
 }
 
