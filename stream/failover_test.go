@@ -1,0 +1,155 @@
+package stream_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/stream/streamtest"
+)
+
+// xadd appends an entry under an id of its own, "*" for the server's.
+func xadd(t *testing.T, s *streamtest.Server, run stream.RunID, id, event string) {
+	t.Helper()
+	args := &redis.XAddArgs{Stream: "agui:run:" + string(run), ID: id, Values: []string{"event", event}}
+	if err := s.Client(t).XAdd(t.Context(), args).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// follows follows a run at a URL and waits until n entries are there.
+func follows(t *testing.T, url string, run stream.RunID, n int) *streamtest.Collector {
+	t.Helper()
+	tail := connect(t, url).NewTail(stream.TailConfig{})
+	streamtest.RunTail(t, tail)
+	c := streamtest.NewCollector()
+	t.Cleanup(tail.Follow(run, stream.ID{}, c.Sink))
+	c.Wait(t, n)
+	return c
+}
+
+// loses waits until the follower is told of the loss, and checks that this came before anything else.
+func loses(t *testing.T, c *streamtest.Collector, entries int) {
+	t.Helper()
+	if err := c.WaitErr(t, 1)[0]; !errors.Is(err, stream.ErrLost) {
+		t.Error(err)
+	}
+	if n := len(c.Entries()); n != entries {
+		t.Errorf("%d entries, want %d", n, entries)
+	}
+}
+
+func TestARestartWithoutDataIsNoticed(t *testing.T) {
+	t.Parallel()
+	s := streamtest.StartRedis(t, "--appendonly", "no")
+	xadd(t, s, "r", "*", "1")
+	c := follows(t, s.URL(), "r", 1)
+	s.Kill()
+	s.Start(t)
+	loses(t, c, 1)
+}
+
+func TestARestartWithDataIsNone(t *testing.T) {
+	t.Parallel()
+	s := streamtest.StartRedis(t)
+	xadd(t, s, "r", "*", "1")
+	c := follows(t, s.URL(), "r", 1)
+	s.Kill()
+	s.Start(t)
+	xadd(t, s, "r", "*", "2")
+	c.Wait(t, 2)
+	if errs := c.Errs(); len(errs) > 0 {
+		t.Error(errs)
+	}
+}
+
+func TestAKeyThatIsRecreatedWithLowerIDsIsNoticed(t *testing.T) {
+	t.Parallel()
+	s := streamtest.StartRedis(t)
+	xadd(t, s, "r", "2000-0", "1")
+	c := follows(t, s.URL(), "r", 1)
+	if err := s.Client(t).Del(t.Context(), "agui:run:r").Err(); err != nil {
+		t.Fatal(err)
+	}
+	xadd(t, s, "r", "1000-0", "1")
+	xadd(t, s, "r", "1000-1", "2")
+	loses(t, c, 1)
+}
+
+func TestSwappedRolesAreNoticedOnOpenConnections(t *testing.T) {
+	t.Parallel()
+	a, b := streamtest.StartRedis(t), streamtest.StartRedis(t)
+	proxy := startSwitch(t, a.Addr())
+	xadd(t, a, "r", "*", "1")
+	c := follows(t, "redis://"+proxy.addr(), "r", 1)
+	become := func(s *streamtest.Server, host, port string) {
+		if err := s.Client(t).SlaveOf(t.Context(), host, port).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, port, _ := net.SplitHostPort(a.Addr())
+	become(b, "127.0.0.1", port)
+	streamtest.Eventually(t, "the replica has the entry", func() bool {
+		return b.Client(t).XLen(t.Context(), "agui:run:r").Val() == 1
+	})
+	become(b, "NO", "ONE")
+	proxy.lead(b.Addr()) // new connections; those to a stay open, and a goes on answering reads
+	_, port, _ = net.SplitHostPort(b.Addr())
+	become(a, "127.0.0.1", port)
+	become(a, "127.0.0.1", "1") // and gets nothing more
+	xadd(t, b, "r", "*", "2")
+	c.Wait(t, 2)
+	if errs := c.Errs(); len(errs) > 0 {
+		t.Error(errs)
+	}
+}
+
+// switcher is an address that leads to one server now and to another later; connections stay where they are.
+type switcher struct {
+	listener net.Listener
+	target   atomic.Pointer[string]
+	wg       sync.WaitGroup
+}
+
+func startSwitch(t *testing.T, target string) *switcher {
+	t.Helper()
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &switcher{listener: l}
+	s.lead(target)
+	t.Cleanup(func() { _ = l.Close(); s.wg.Wait() })
+	s.wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := (&net.Dialer{}).Dial("tcp", *s.target.Load()) //nolint:noctx // the test's end closes both sides
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			s.wg.Go(func() { forward(in, out) })
+			s.wg.Go(func() { forward(out, in) })
+		}
+	})
+	return s
+}
+
+func forward(dst, src net.Conn) {
+	_, _ = io.Copy(dst, src)
+	_, _ = dst.Close(), src.Close()
+}
+
+func (s *switcher) addr() string { return s.listener.Addr().String() }
+
+func (s *switcher) lead(target string) { s.target.Store(&target) }
