@@ -68,6 +68,12 @@ func BenchmarkAttach(b *testing.B) {
 
 func writeLongRun(b *testing.B, log *stream.Memory, n int) {
 	b.Helper()
+	if _, err := log.Append(b.Context(), "long", longRun(n)...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func longRun(n int) []stream.Record {
 	recs := []stream.Record{
 		{Event: []byte(`{"type":"RUN_STARTED","threadId":"t","runId":"long"}`)},
 		{Event: []byte(`{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`)},
@@ -81,7 +87,5 @@ func writeLongRun(b *testing.B, log *stream.Memory, n int) {
 			recs = append(recs, stream.Record{Event: fmt.Appendf(nil, `{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/n","value":%d}]}`, i)})
 		}
 	}
-	if _, err := log.Append(b.Context(), "long", recs...); err != nil {
-		b.Fatal(err)
-	}
+	return recs
 }
