@@ -295,8 +295,10 @@ export class Link {
   private closed(how: Closed, kind: "websocket" | "sse" | undefined, lines: number): void {
     const lived = this.liveAt && Date.now() - this.liveAt >= goodAfter;
     this.liveAt = 0;
+    // A body that was cut may look as if it had ended: then something is left that has no end.
+    const whole = this.part.length === 0 && this.bracket === undefined;
     this.drop();
-    if (how.code === 1000 && this.target.kind === "runs") return this.finish();
+    if (how.code === 1000 && this.target.kind === "runs" && whole) return this.finish();
     if (isFinal(how.code)) return this.finish(closeError(how));
     if (lived) this.failures = 0;
     if (how.code === 4401) {

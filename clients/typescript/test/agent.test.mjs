@@ -1,0 +1,325 @@
+// What HubAgent does beyond surviving cuts, each against a real hub.
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import http from "node:http";
+import zlib from "node:zlib";
+import { after, before, test } from "node:test";
+import { agentAt, difference, eventually, here, holds, Hub, inputOf, Proxy, sleep, textRun, uid, watch } from "./lib.mjs";
+
+let hub, agentServer, answered;
+before(async () => {
+  // An agent of the plain HTTP kind, which the bridge calls. It answers at the pace of `answered`.
+  agentServer = http.createServer((req, res) => {
+    let body = "";
+    req.on("data", (d) => (body += d));
+    req.on("end", async () => {
+      const input = JSON.parse(body);
+      res.writeHead(200, { "content-type": "text/event-stream" });
+      for (const e of textRun(input.runId, input.threadId, ["an", "swer", " to ", input.messages.at(-1).content])) {
+        res.write(`data: ${JSON.stringify(e)}\n\n`);
+        await answered(input, e);
+        if (res.destroyed) return;
+      }
+      res.end();
+    });
+  });
+  await new Promise((r) => agentServer.listen(0, "127.0.0.1", r));
+  hub = await new Hub().start("--agent", `helper=http://127.0.0.1:${agentServer.address().port}/`);
+});
+after(() => { hub.stop(); agentServer.close(); agentServer.closeAllConnections(); });
+
+const ids = () => { const tag = uid(); return { run: `r-${tag}`, thread: `t-${tag}` }; };
+const publish = async (run, events, input) => { for (const [i, e] of events.entries()) await hub.pub.add(run, e, i === 0 ? input : undefined); };
+const texts = (agent) => agent.messages.map((m) => m.content);
+const proxied = async (t) => { const p = await new Proxy(hub.port).start(); t.after(() => p.stop()); return p; };
+const user = (text, id = `u-${uid()}`) => ({ id, role: "user", content: text });
+
+test("a run that is restarted is shown anew within one connectAgent(), and the application's message stays", async () => {
+  const { run, thread } = ids();
+  const agent = agentAt(hub.url, { runId: run, threadId: thread, initialMessages: [user("mine")] });
+  let starts = 0;
+  agent.subscribe({ onRunStartedEvent: () => { starts++; } });
+  await publish(run, [...textRun(run, thread, ["first try"]).slice(0, 3), { type: "STATE_SNAPSHOT", snapshot: { a: 1 } }, { type: "TOOL_CALL_START", toolCallId: "c1", toolCallName: "f" }, { type: "STEP_STARTED", stepName: "s" }], inputOf({ run, thread }, []));
+  const done = agent.connectAgent();
+  await eventually(() => texts(agent).includes("first try") && agent.state.a === 1 && agent.lag === 0);
+  await sleep(50);
+  await publish(run, textRun(run, thread, ["second ", "try"], "m2"));
+  await done;
+  assert.deepEqual(texts(agent), ["mine", "second try"]);
+  assert.deepEqual(agent.state, {});
+  assert.equal(agent.connection.resets, 1);
+  assert.equal(starts, 1);
+});
+
+test("a cursor that was trimmed away leads to a reset, and to the same end", async (t) => {
+  const { run, thread } = ids(), proxy = await proxied(t);
+  const events = textRun(run, thread, [..."abcdefgh"]);
+  const input = inputOf({ run, thread }, [user("asked")]);
+  const agent = agentAt(proxy.url, { runId: run, threadId: thread });
+  await publish(run, events.slice(0, 4), input);
+  const done = agent.connectAgent();
+  await eventually(() => texts(agent).includes("ab"));
+  proxy.down = true;
+  proxy.cut();
+  await publish(run, events.slice(4, 8));
+  await hub.pub.command("XTRIM", `agui:run:${run}`, "MAXLEN", "=", "2");
+  proxy.down = false;
+  await eventually(() => texts(agent).includes("abcdef"));
+  await publish(run, events.slice(8));
+  await done;
+  assert.deepEqual(texts(agent), ["asked", "abcdefgh"]);
+  assert.equal(agent.connection.resets, 1);
+});
+
+test("a hub that is killed and started again is found again, and nothing is missed or doubled", async () => {
+  const { run, thread } = ids();
+  const events = textRun(run, thread, [..."abcdefghij"]);
+  const agent = agentAt(hub.url, { runId: run, threadId: thread });
+  const states = [];
+  agent.onConnectionState((s) => states.push(s.state));
+  await publish(run, events.slice(0, 5), inputOf({ run, thread }, [user("asked")]));
+  const done = agent.connectAgent();
+  await eventually(() => texts(agent).includes("abc"));
+  const cursor = agent.cursor;
+  await hub.kill();
+  await publish(run, events.slice(5, 9));
+  assert.equal(agent.cursor, cursor);
+  await hub.run();
+  await publish(run, events.slice(9));
+  await done;
+  assert.deepEqual(texts(agent), ["asked", "abcdefghij"]);
+  assert.ok(agent.reconnects > 0 && agent.connection.resets === 0);
+  assert.ok(states.includes("waiting") && states.at(-1) === "idle");
+});
+
+test("where WebSockets are blocked server-sent events take over", async (t) => {
+  const { run, thread } = ids(), proxy = await proxied(t);
+  proxy.blockWebSockets = true;
+  const events = textRun(run, thread, [..."abcdef"]);
+  await publish(run, events.slice(0, 4), inputOf({ run, thread }, [user("asked")]));
+  const agent = agentAt(proxy.url, { runId: run, threadId: thread });
+  const done = agent.connectAgent();
+  await eventually(() => texts(agent).includes("ab"));
+  assert.equal(agent.connection.transport, "sse");
+  assert.equal(proxy.upgrades, 2);
+  proxy.cut();
+  await publish(run, events.slice(4));
+  await done;
+  assert.deepEqual(texts(agent), ["asked", "abcdef"]);
+});
+
+test("a hub that is away for long isn't taken for one that blocks WebSockets", async (t) => {
+  const { run, thread } = ids(), proxy = await proxied(t);
+  proxy.down = true;
+  await publish(run, textRun(run, thread), inputOf({ run, thread }, []));
+  const agent = agentAt(proxy.url, { runId: run, threadId: thread });
+  const done = agent.connectAgent();
+  await eventually(() => proxy.connections >= 7);
+  proxy.down = false;
+  await done;
+  assert.deepEqual(texts(agent), ["Hello, world"]);
+});
+
+test("a component that is mounted twice makes one attachment", async (t) => {
+  const { run, thread } = ids(), proxy = await proxied(t);
+  await publish(run, textRun(run, thread).slice(0, 3), inputOf({ run, thread }, []));
+  const agent = agentAt(proxy.url, { threadId: thread });
+  await hub.pub.announce(run, thread);
+  let seen = 0;
+  const first = agent.connectAgent();
+  void agent.detachActiveRun();
+  const second = agent.connectAgent(undefined, { onTextMessageEndEvent: () => { seen++; } });
+  const third = agent.connectAgent();
+  await publish(run, textRun(run, thread).slice(3));
+  await Promise.all([first, second, third]);
+  assert.equal(proxy.upgrades, 1);
+  assert.equal(seen, 1);
+  assert.deepEqual(texts(agent), ["Hello, world"]);
+});
+
+test("an attach that is left before it began ends, and opens nothing", async (t) => {
+  const proxy = await proxied(t);
+  const agent = agentAt(proxy.url, { threadId: ids().thread });
+  const done = agent.connectAgent();
+  void agent.detachActiveRun();
+  await done;
+  assert.equal(proxy.connections, 0);
+});
+
+for (const transport of ["websocket", "sse"]) {
+  test(`a thread without a run ends connectAgent() at once over ${transport}`, async () => {
+    const agent = agentAt(hub.url, { threadId: ids().thread, transport });
+    await agent.connectAgent();
+    assert.equal(agent.isRunning, false);
+  });
+}
+
+test("leaving doesn't end the run, and a second attach shows all of it", async () => {
+  const { run, thread } = ids();
+  const events = textRun(run, thread, [..."abcdef"]);
+  await publish(run, events.slice(0, 4), inputOf({ run, thread }, [user("asked")]));
+  await hub.pub.announce(run, thread);
+  const agent = agentAt(hub.url, { threadId: thread });
+  const first = agent.connectAgent();
+  await eventually(() => texts(agent).includes("ab"));
+  await agent.detachActiveRun();
+  await first;
+  assert.equal(agent.isRunning, false);
+  agent.addMessage(user("and then"));
+  await publish(run, events.slice(4));
+  await agent.connectAgent();
+  assert.deepEqual(texts(agent), ["asked", "abcdef", "and then"]);
+});
+
+test("a message that is added amid a run stays", async () => {
+  const { run, thread } = ids();
+  const events = textRun(run, thread, [..."abcdef"]);
+  await publish(run, events.slice(0, 4), inputOf({ run, thread }, []));
+  const agent = agentAt(hub.url, { runId: run, threadId: thread });
+  const done = agent.connectAgent();
+  await eventually(() => texts(agent).includes("ab"));
+  agent.addMessage(user("by the way"));
+  await publish(run, events.slice(4, 6));
+  await publish(run, [{ type: "MESSAGES_SNAPSHOT", messages: [{ id: `m-${run}`, role: "assistant", content: "abcd" }] }]);
+  await publish(run, events.slice(6));
+  await done;
+  assert.deepEqual(texts(agent), ["abcdef", "by the way"]);
+});
+
+test("interrupts that wait for an answer don't keep from attaching", async () => {
+  const { run, thread } = ids();
+  const outcome = { type: "interrupt", interrupts: [{ id: "i1", reason: "sure?" }] };
+  await publish(run, [{ type: "RUN_STARTED", threadId: thread, runId: run }, { type: "RUN_FINISHED", threadId: thread, runId: run, outcome }], inputOf({ run, thread }, [user("do it")]));
+  await hub.pub.announce(run, thread);
+  const agent = agentAt(hub.url, { threadId: thread });
+  for (let i = 0; i < 2; i++) {
+    await agent.connectAgent();
+    assert.deepEqual(agent.pendingInterrupts.map((p) => p.id), ["i1"]);
+  }
+});
+
+test("the cursor moves only to what has been applied", async () => {
+  const { run, thread } = ids();
+  const events = textRun(run, thread, [..."abcdefghijklmnop"]);
+  const seen = [];
+  const agent = agentAt(hub.url, { runId: run, threadId: thread, onCursor: (c) => seen.push([c, texts(agent).at(-1) ?? ""]) });
+  await publish(run, events.slice(0, 2), inputOf({ run, thread }, []));
+  const done = agent.connectAgent();
+  await eventually(() => agent.cursor);
+  const at = {};
+  for (const e of events.slice(2)) at[(await hub.pub.add(run, e))] = e;
+  await done;
+  let text = "";
+  const wanted = {};
+  for (const [id, e] of Object.entries(at)) wanted[id] = text += e.delta ?? "";
+  for (const [c, had] of seen) if (wanted[c.split(".")[0]]) assert.ok(had.length >= wanted[c.split(".")[0]].length, `${c}: ${had}`);
+  assert.equal(seen.at(-1)[0].split(".")[0], Object.keys(at).at(-1));
+});
+
+test("a run that is started through the bridge outlives its page, and every tab sees it", async (t) => {
+  const { thread } = ids(), proxy = await proxied(t);
+  let go;
+  const gate = new Promise((r) => (go = r));
+  answered = (_, e) => (e.delta === "swer" ? gate : undefined);
+  const agent = agentAt(proxy.url, { threadId: thread, agent: "helper" });
+  agent.addMessage(user("you"));
+  const run = agent.runAgent();
+  await eventually(() => texts(agent).includes("answer"));
+  proxy.cut();
+  const tab = agentAt(hub.url, { threadId: thread });
+  const watched = tab.connectAgent();
+  await eventually(() => texts(tab).includes("answer"));
+  await agent.detachActiveRun();
+  await run;
+  go();
+  await watched;
+  assert.deepEqual(texts(tab), ["you", "answer to you"]);
+  await agent.connectAgent();
+  assert.equal(difference(holds(agent), holds(tab)), "");
+});
+
+test("a bridge that refuses rejects runAgent() with the hub's code", async () => {
+  const agent = agentAt(hub.url, { threadId: ids().thread, agent: "nobody" });
+  await assert.rejects(agent.runAgent(), (e) => e.name === "HubError" && e.status === 404);
+  await assert.rejects(agentAt(hub.url, { threadId: "t" }).runAgent(), (e) => e.code === "no_agent");
+});
+
+test("any tab cancels a run, and its end says so", async () => {
+  const { thread } = ids();
+  answered = (_, e) => (e.delta ? sleep(200) : undefined);
+  const agent = agentAt(hub.url, { threadId: thread, agent: "helper" });
+  agent.addMessage(user("you"));
+  let outcome;
+  agent.subscribe({ onRunFinishedEvent: ({ event }) => { outcome = event.outcome; }, onRunErrorEvent: ({ event }) => { outcome = event; } });
+  const run = agent.runAgent().catch(() => {});
+  await eventually(() => texts(agent).length > 1);
+  const tab = agentAt(hub.url, { threadId: thread });
+  const watched = tab.connectAgent();
+  await eventually(() => tab.connection.run);
+  tab.abortRun();
+  await Promise.all([run, watched]);
+  assert.match(JSON.stringify(outcome), /cancel/);
+  assert.equal(agent.isRunning, false);
+});
+
+test("a watched thread shows each run, over one connection, those that it starts itself included", async (t) => {
+  const { thread } = ids(), proxy = await proxied(t), tag = uid();
+  answered = () => {};
+  const agent = agentAt(proxy.url, { threadId: thread, agent: "helper" });
+  const once = agent.watchThread();
+  void once.stop();
+  const w = agent.watchThread();
+  const events = [];
+  for (let i = 1; i <= 2; i++) {
+    const run = `${tag}-${i}`, asked = user(`q${i}`, `q-${tag}-${i}`);
+    const all = textRun(run, thread, [`a${i}`]);
+    await publish(run, all, inputOf({ run, thread }, [asked]));
+    await hub.pub.announce(run, thread);
+    events.push(...all);
+    await eventually(() => texts(agent).includes(`a${i}`) && !agent.isRunning, `run ${i}`);
+  }
+  agent.addMessage(user("you"));
+  await agent.runAgent();
+  await eventually(() => texts(agent).includes("answer to you"));
+  assert.deepEqual(texts(agent), ["q1", "a1", "q2", "a2", "you", "answer to you"]);
+  assert.equal(proxy.upgrades, 1);
+  await w.stop();
+  await w.done;
+});
+
+test("a clone is an agent of its own", async () => {
+  const { run, thread } = ids();
+  await publish(run, textRun(run, thread), inputOf({ run, thread }, []));
+  const agent = agentAt(hub.url, { runId: run, threadId: thread });
+  const copy = agent.clone();
+  await copy.connectAgent();
+  assert.deepEqual(texts(copy), ["Hello, world"]);
+  assert.deepEqual(agent.messages, []);
+});
+
+test("a burst of events is applied as the official client does", async () => {
+  const { run, thread } = ids();
+  const events = textRun(run, thread, Array.from({ length: 3000 }, (_, i) => `${i} `));
+  const want = await watch(events);
+  const agent = agentAt(hub.url, { runId: run, threadId: thread });
+  await hub.pub.add(run, events[0], inputOf({ run, thread }, []));
+  const done = agent.connectAgent();
+  await eventually(() => agent.cursor);
+  await Promise.all(events.slice(1).map((e) => hub.pub.add(run, e)));
+  await done;
+  assert.equal(difference(holds(agent), want), "");
+  assert.equal(agent.lag, 0);
+});
+
+test("what is bad for ever is told, what isn't is tried again", async () => {
+  const agent = agentAt(hub.url, { runId: "a/b", threadId: "t" });
+  await assert.rejects(agent.connectAgent(), (e) => e.name === "HubError" && e.status === 4400);
+});
+
+test("the package is at most 10 kB, compressed", () => {
+  const dist = `${here}/../dist/`;
+  const all = fs.readdirSync(dist).filter((f) => f.endsWith(".js")).map((f) => fs.readFileSync(dist + f)).join("\n");
+  const size = zlib.gzipSync(all, { level: 9 }).length;
+  console.log(`size: ${size} bytes`);
+  assert.ok(size <= 10_240, `${size} bytes`);
+});
