@@ -100,14 +100,8 @@ func (p *producer) publish(ctx context.Context, e checker.Entry, event string) e
 		if err == nil {
 			var id string
 			id, err = p.client.XAdd(ctx, &redis.XAddArgs{Stream: p.key(), Values: []string{"event", event}}).Result()
-			for err != nil && ctx.Err() == nil && !refused(err) {
-				pause(ctx, 20*time.Millisecond)
-				var now string
-				if now, err = p.newest(ctx); err == nil && now == before {
-					err = errors.New("not there")
-					break
-				}
-				id = now
+			if err != nil && !refused(err) {
+				id, err = p.find(ctx, before)
 			}
 			if err == nil {
 				e.ID, err = stream.ParseID(id)
@@ -120,6 +114,25 @@ func (p *producer) publish(ctx context.Context, e checker.Entry, event string) e
 		pause(ctx, 20*time.Millisecond)
 	}
 	return ctx.Err()
+}
+
+// errNotThere says that an append whose answer was lost did nothing.
+var errNotThere = errors.New("not there")
+
+// find waits until the server tells the id of an entry that came after before.
+func (p *producer) find(ctx context.Context, before string) (string, error) {
+	for {
+		now, err := p.newest(ctx)
+		switch {
+		case err == nil && now == before:
+			return "", errNotThere
+		case err == nil:
+			return now, nil
+		}
+		if !pause(ctx, 20*time.Millisecond) {
+			return "", ctx.Err()
+		}
+	}
 }
 
 // refused says whether the server answered, so that nothing was appended.
