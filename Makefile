@@ -6,7 +6,7 @@ FUZZTIME   ?= 10s
 VERSION    ?= dev
 TESTFLAGS  ?=
 
-.PHONY: run build setup test lint fuzz bench sweep clean
+.PHONY: run build setup test lint fuzz chaos bench sweep clean
 
 run: ## the hub with an embedded Redis, the demo agent and the page
 	$(GO) run ./cmd/aguihub
@@ -30,6 +30,9 @@ fuzz: ## every fuzz target for FUZZTIME
 	    echo "$$dir $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir"; \
 	  done; \
 	done
+
+chaos: ## half an hour of faults with a fixed seed, judged by the checker
+	$(GO) run ./loadtest chaos -seed 1 -duration 30m
 
 bench: ## the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
