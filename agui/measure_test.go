@@ -33,7 +33,7 @@ func TestAttachAtAnyEntryEndsEqualToWatching(t *testing.T) {
 	for _, version := range []string{oracle.V1, oracle.V059, oracle.V057} {
 		t.Run(version, func(t *testing.T) {
 			m := measure{oracle: o, version: version, rng: rand.New(rand.NewPCG(*firstSeed, 2))}
-			streams := slices.Clone(corpus)
+			streams := append(slices.Clone(corpus), handmade()...)
 			for seed := range generated {
 				s := oracle.GenerateWith(*firstSeed+seed, oracle.Options{Version: version})
 				s.Name = fmt.Sprintf("generated-%d", *firstSeed+seed)
@@ -58,6 +58,46 @@ func TestAttachAtAnyEntryEndsEqualToWatching(t *testing.T) {
 				t.Fatal("nothing was compared")
 			}
 		})
+	}
+}
+
+// handmade are streams that the others hold too seldom.
+func handmade() []oracle.Stream {
+	lines := func(text string) [][]byte { return bytes.Split([]byte(strings.TrimSpace(text)), []byte("\n")) }
+	return []oracle.Stream{
+		// A result repeats the id of a message, and a snapshot makes the two one, whose call goes on.
+		oracle.NewStream("twins", lines(`
+{"type":"RUN_STARTED","threadId":"t","runId":"r"}
+{"type":"TOOL_CALL_START","toolCallId":"c1","toolCallName":"n","parentMessageId":"m"}
+{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c0","content":"x"}
+{"type":"TOOL_CALL_ARGS","toolCallId":"c1","delta":"{"}
+{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"tool","toolCallId":"c0","content":"x"},{"id":"m","role":"assistant","toolCalls":[{"id":"c1","type":"function","function":{"name":"n","arguments":"{"}}]}]}
+{"type":"TOOL_CALL_ARGS","toolCallId":"c1","delta":"}"}
+{"type":"TOOL_CALL_END","toolCallId":"c1"}
+{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`)),
+		// A call of a subagent's user message, which the verifier lets inherit and the reducer puts into a message of its own.
+		oracle.NewStream("inherited", lines(`
+{"type":"RUN_STARTED","threadId":"t","runId":"r"}
+{"type":"SUBAGENT_STARTED","subagentRunId":"s","name":"n"}
+{"type":"TEXT_MESSAGE_START","messageId":"m","role":"user","subagentRunId":"s"}
+{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"n","parentMessageId":"m"}
+{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"{}"}
+{"type":"TEXT_MESSAGE_END","messageId":"m","subagentRunId":"s"}
+{"type":"TOOL_CALL_END","toolCallId":"c"}
+{"type":"SUBAGENT_FINISHED","subagentRunId":"s"}
+{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`)),
+		// Opened again without its tag, then dropped: its owner goes on with the tag.
+		oracle.NewStream("dropped", lines(`
+{"type":"RUN_STARTED","threadId":"t","runId":"r"}
+{"type":"SUBAGENT_STARTED","subagentRunId":"s","name":"n"}
+{"type":"TEXT_MESSAGE_START","messageId":"m","subagentRunId":"s"}
+{"type":"TEXT_MESSAGE_END","messageId":"m"}
+{"type":"TEXT_MESSAGE_START","messageId":"m"}
+{"type":"MESSAGES_SNAPSHOT","messages":[]}
+{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"x","subagentRunId":"s"}
+{"type":"TEXT_MESSAGE_END","messageId":"m","subagentRunId":"s"}
+{"type":"SUBAGENT_FINISHED","subagentRunId":"s"}
+{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`)),
 	}
 }
 

@@ -321,8 +321,16 @@ func (v *View) legacySnapshots(h Holder, messages []viewMessage, legacy *legacyM
 }
 
 // snapshots leaves a consumer with exactly target, in its order: one snapshot, or a shorter one first, since a snapshot
-// never reorders what a consumer holds and merges messages of one id.
+// never reorders what a consumer holds and merges messages of one id. Where they are to be merged it comes once more.
 func (v *View) snapshots(h Holder, target []viewMessage) [][]byte {
+	out := v.inOrder(h, target)
+	if v.twins {
+		out = append(out, messagesSnapshot(target))
+	}
+	return out
+}
+
+func (v *View) inOrder(h Holder, target []viewMessage) [][]byte {
 	at := map[string]int{}
 	for i, id := range h.Messages {
 		if _, twice := at[id]; twice {

@@ -2,6 +2,19 @@ package agui
 
 import "slices"
 
+// twins says whether a snapshot has made messages of one id one and the same, and all that share an id.
+func (f *fold) twins() bool {
+	first, found := make(map[string]*message, len(f.msgs)), false
+	for _, m := range f.msgs {
+		other, again := first[m.id]
+		if again && other != m {
+			return false
+		}
+		first[m.id], found = m, found || again
+	}
+	return found
+}
+
 // snapshot reconciles with a MESSAGES_SNAPSHOT: replaces in place by id, appends what is new in the snapshot's order,
 // drops what it lacks, but keeps activity and reasoning messages that it doesn't speak about.
 func (f *fold) snapshot(raw, meta []byte) {
@@ -130,8 +143,9 @@ func (f *fold) begin(input []byte, verbatim bool) bool {
 	if !isObject(input) {
 		return false
 	}
-	whole := true
-	if messages := member(input, "messages"); isArray(messages) {
+	messages := member(input, "messages")
+	whole := isArray(messages)
+	if whole {
 		empty := len(f.msgs) == 0
 		eachElement(messages, func(v []byte) bool {
 			if drop, err := checkMessage(v); drop || err != nil {

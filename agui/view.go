@@ -28,7 +28,9 @@ type View struct {
 	pending    [2][]byte
 	terminal   []byte
 	shuffled   Position
-	had        [2]bool   // reasoning, activity messages: ever
+	had        [2]bool // reasoning, activity messages: ever
+	// twins says that a snapshot has made messages of one id one and the same for the client: what one gets, all get.
+	twins      bool
 	last       [2][]byte // the path's newest RUN_STARTED and RUN_FINISHED
 	lastBefore [2][]byte // the same before this run
 
@@ -58,7 +60,7 @@ func (r *Run) View() *View {
 		start: f.started, items: r.adm.items(), subagents: r.adm.subagents(), lanes: r.adm.lanes(),
 		spanOwners: r.adm.spanOwners(), closed: r.adm.closed, last: [2][]byte{f.lastStart, f.lastFinish},
 		customs: f.customs.clone(), raws: f.raws.clone(), terminal: r.terminal, shuffled: f.shuffled,
-		had: [2]bool{f.hadReasoning, f.hadActivity},
+		had: [2]bool{f.hadReasoning, f.hadActivity}, twins: !r.adm.Ended() && f.twins(),
 	}
 	if r.base != nil {
 		v.lastBefore = [2][]byte{r.base.LastStart, r.base.LastFinish}
