@@ -72,6 +72,7 @@ type gen struct {
 	steps     []*item // id is the name
 	lanes     map[string]*pending
 	owners    map[string]map[string]string // kind → id → subagent, "" the parent
+	lost      map[string]map[string]string // the same of messages and calls that have left the conversation
 	subagents []string                     // started and not ended
 	ended     []string                     // subagents that ended in this run
 	calls     []string                     // tool calls of this run
@@ -181,6 +182,7 @@ func (g *gen) run(id string, n int, last bool) {
 	g.lanes, g.subagents, g.ended, g.calls = map[string]*pending{}, nil, nil, nil
 	g.thinking, g.musing = false, false
 	g.owners = map[string]map[string]string{"message": {}, "tool": {}, "activity": {}, "reasoning": {}}
+	g.lost = map[string]map[string]string{"message": {}, "tool": {}, "activity": {}, "reasoning": {}}
 	g.start()
 	weights := make([]int, len(features))
 	for i, f := range features {

@@ -17,24 +17,47 @@ func (g *gen) anyTag(percent int) string {
 // tag is what a further event of a thing may carry: its owner, or nothing; anything for what nobody owns yet.
 func (g *gen) tag(kind, id string) string {
 	owner, ok := g.owners[kind][id]
-	named, held := g.named(kind, id)
-	switch {
-	case g.opt.Contradict && !ok:
-		return g.anyTag(30)
-	case g.opt.Contradict:
-	case !ok && !held:
-		return g.anyTag(30)
-	case !ok:
-		owner = named
-	case held && named != owner:
-		return "" // which agrees with both
-	case !held:
-		return owner // always, since nothing else tells it to a client that comes later
+	if g.opt.Contradict {
+		switch {
+		case !ok:
+			return g.anyTag(30)
+		case g.chance(25):
+			return ""
+		}
+		return owner
 	}
-	if g.chance(25) {
+	named, held := g.named(kind, id)
+	lost, gone := g.lost[kind][id]
+	var all []string // who may be its owner, to clients that came at different times
+	for _, by := range []struct {
+		owner string
+		known bool
+	}{{owner, ok}, {named, held}, {lost, gone}} {
+		if by.known {
+			all = append(all, by.owner)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return g.anyTag(30)
+	case slices.ContainsFunc(all, func(o string) bool { return o != all[0] }):
+		return "" // which agrees with each
+	case held && g.chance(25):
 		return ""
 	}
-	return owner
+	return all[0] // always, where nothing else tells it to a client that comes later
+}
+
+// lose notes the owners of what leaves the conversation: a client that came before holds them.
+func (g *gen) lose(m *message) {
+	kind := "message"
+	if m.role == "reasoning" || m.role == "activity" {
+		kind = m.role
+	}
+	g.lost[kind][m.id] = m.owner
+	for _, c := range m.calls {
+		g.lost["tool"][c.id] = m.owner
+	}
 }
 
 // named is the owner that a snapshot of the conversation would make a thing's.
@@ -51,6 +74,12 @@ func (g *gen) named(kind, id string) (owner string, held bool) {
 // agreed says whether all that a client can know of a message's owner is one and the same.
 func (g *gen) agreed(id string) (owner string, ok bool) {
 	owner, known := g.owners["message"][id]
+	if lost, gone := g.lost["message"][id]; gone {
+		if known && lost != owner {
+			return "", false
+		}
+		owner, known = lost, true
+	}
 	for _, m := range g.msgs {
 		switch {
 		case m.id != id || m.role == "reasoning" || m.role == "activity":
@@ -550,6 +579,7 @@ func (g *gen) doOdd() {
 		doc := g.object(2)
 		g.emit("ACTIVITY_SNAPSHOT", "messageId", quoted(m.id), "activityType", `"PLAN"`, "content", doc, "replace", replace, "subagentRunId", tagged(tag))
 		if replace != "false" {
+			g.lose(m)
 			*m = message{id: m.id, role: "activity", kind: "PLAN", doc: parse(doc), owner: tag}
 		}
 	case 1:

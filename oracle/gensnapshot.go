@@ -173,6 +173,11 @@ func (g *gen) doSnapshot() {
 	}
 	g.emit("MESSAGES_SNAPSHOT", "messages", g.restateAll(list), "metadata", metadata)
 	g.seed(list, true)
+	for _, m := range g.msgs {
+		if !slices.ContainsFunc(list, func(x *message) bool { return x.id == m.id }) {
+			g.lose(m)
+		}
+	}
 	hasRole := func(role string) bool {
 		return slices.ContainsFunc(list, func(m *message) bool { return m.role == role })
 	}
