@@ -3,6 +3,8 @@ package backfill
 import (
 	"context"
 
+	"go.uber.org/zap"
+
 	"github.com/aguihub/aguihub/agui"
 	"github.com/aguihub/aguihub/hub"
 	"github.com/aguihub/aguihub/stream"
@@ -98,7 +100,8 @@ func (m *machine) Admit(en stream.Entry) *hub.Delivery {
 	}
 	d := deliver(en.ID, m.cursor, v)
 	if v.Reason != "" {
-		m.withheld.add(Withheld{ID: m.cursor.String(), Reason: string(v.Reason), Detail: v.Detail})
+		first := m.withheld.add(Withheld{ID: m.cursor.String(), Reason: string(v.Reason), Detail: v.Detail})
+		m.logWithheld(en.ID, v, first)
 	}
 	m.service.keeper.grown(m, len(en.Event)+len(en.Input), v.End)
 	return d
@@ -106,6 +109,17 @@ func (m *machine) Admit(en stream.Entry) *hub.Delivery {
 
 // position is an entry's place in its run, as package agui orders entries.
 func position(id stream.ID) agui.Position { return agui.Position{Hi: id.Ms, Lo: id.Seq} }
+
+// logWithheld tells of the first entry of each reason of a run, and of the others at debug: an agent that does one thing
+// wrong does it often.
+func (m *machine) logWithheld(id stream.ID, v agui.Verdict, first bool) {
+	level := zap.DebugLevel
+	if first {
+		level = zap.WarnLevel
+	}
+	m.service.logger.Log(level, "entry withheld", zap.String("run", string(m.id)), zap.Stringer("entry", id),
+		zap.String("reason", string(v.Reason)), zap.String("detail", v.Detail))
+}
 
 // deliver makes of a verdict what subscribers get.
 func deliver(id stream.ID, cursor stream.Cursor, v agui.Verdict) *hub.Delivery {
@@ -186,15 +200,18 @@ type withheldList struct {
 	counts map[string]int
 }
 
-func (w *withheldList) add(x Withheld) {
+// add reports whether x is the first of its reason.
+func (w *withheldList) add(x Withheld) (first bool) {
 	if w.counts == nil {
 		w.counts = map[string]int{}
 	}
 	w.counts[x.Reason]++
+	first = w.counts[x.Reason] == 1
 	if len(w.newest) == maxWithheld {
 		w.newest = append(w.newest[:0], w.newest[1:]...)
 	}
 	w.newest = append(w.newest, x)
+	return first
 }
 
 func (w *withheldList) size() int { return len(w.newest) * 400 }
