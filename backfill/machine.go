@@ -118,7 +118,7 @@ func (m *machine) logWithheld(id stream.ID, v agui.Verdict, first bool) {
 		level = zap.WarnLevel
 	}
 	m.service.logger.Log(level, "entry withheld", zap.String("run", string(m.id)), zap.Stringer("entry", id),
-		zap.String("reason", string(v.Reason)), zap.String("detail", v.Detail))
+		zap.String("reason", string(v.Reason))) // the detail, which may quote content, stands in the look-up
 }
 
 // deliver makes of a verdict what subscribers get.
