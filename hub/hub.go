@@ -45,7 +45,7 @@ type Beginner interface {
 
 // Config of a Hub. Nothing may change while it runs.
 type Config struct {
-	// RingBytes bounds the newest deliveries that a feed keeps, in bytes; 0 is 256 KiB.
+	// RingBytes bounds the newest deliveries that a feed keeps, in bytes with 200 for each entry; 0 is 512 KiB, which holds what a catch-up by events may send.
 	RingBytes int
 	// QueueBytes bounds a subscriber's queue, in bytes; 0 is 1 MiB. One delivery always fits.
 	QueueBytes int
@@ -65,7 +65,7 @@ func (c *Config) fill() {
 			*v = d
 		}
 	}
-	def(&c.RingBytes, 256<<10)
+	def(&c.RingBytes, 512<<10)
 	def(&c.QueueBytes, 1<<20)
 	def(&c.MaxWaiting, 10_000)
 	def(&c.Budget, 1<<30)
