@@ -22,11 +22,14 @@ async function run(job) {
     const open = agent.pendingInterrupts ?? [];
     if (open.length > 0) parameters.resume = open.map((i) => ({ interruptId: i.id, status: "resolved", payload: { fine: true } }));
     if (t.resume) parameters.resume = t.resume;
+    let left;
+    const leaving = new Promise((resolve) => { left = resolve; });
     const subscriber = {
-      onEvent: () => { if (++out.events === t.leaveAfter) agent.abortRun(); },
+      onEvent: () => { if (++out.events === t.leaveAfter) { agent.abortRun(); left(); } },
       onRunErrorEvent: ({ event }) => { out.runError = event.code ?? event.message; },
     };
-    try { await agent.runAgent(parameters, subscriber); } catch (e) { out.ok = false; out.error = String(e?.message ?? e).slice(0, 300); out.status = e?.status; }
+    // A run that was broken off may never settle, so whoever leaves does not wait.
+    try { await Promise.race([agent.runAgent(parameters, subscriber), leaving]); } catch (e) { out.ok = false; out.error = String(e?.message ?? e).slice(0, 300); out.status = e?.status; }
     turns.push(out);
   }
   return { turns, messages: JSON.stringify(agent.messages), state: JSON.stringify(agent.state ?? null), pending: JSON.stringify(agent.pendingInterrupts ?? []) };
