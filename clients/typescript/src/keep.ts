@@ -56,11 +56,11 @@ export class Own {
 function weave(listed: Message[], own: Message[], held: readonly Message[]): Message[] {
   const mine = new Set(own);
   const ids = new Set(listed.map((m) => m.id));
-  const behind = new Map<string, Message[]>([["", []]]);
-  let anchor = "";
+  const behind = new Map<string | undefined, Message[]>();
+  let anchor: string | undefined;
   for (const m of held) {
     if (ids.has(m.id)) anchor = m.id;
     else if (mine.has(m)) behind.set(anchor, [...(behind.get(anchor) ?? []), m]);
   }
-  return [...behind.get("")!, ...listed.flatMap((m) => [m, ...(behind.get(m.id) ?? [])])];
+  return [...(behind.get(undefined) ?? []), ...listed.flatMap((m) => [m, ...(behind.get(m.id) ?? [])])];
 }

@@ -8,7 +8,7 @@ let hub;
 before(async () => { hub = await new Hub().start(); });
 after(() => hub.stop());
 
-const share = { "1.0.0": 1, "0.0.59": 1, "0.0.57": 0.35 }[version];
+const share = long ? 1 : { "1.0.0": 0.6, "0.0.59": 0.5, "0.0.57": 0.25 }[version];
 const perStream = long ? 6 : 1;
 const only = process.env.ONLY;
 
@@ -79,5 +79,5 @@ test(`streams whose connection is cut end as if it weren't, on client ${version}
   console.log(`cuts, client ${version}: ${equal} equal, ${wrong.length} not, ${refused} refused by the official client`);
   for (const w of wrong.slice(0, Number(process.env.SHOW ?? 8))) console.log(`  ${w}`);
   assert.equal(wrong.length, 0, wrong[0]);
-  assert.ok(equal > (only ? 0 : 40));
+  assert.ok(equal > (only ? 0 : 30));
 });

@@ -1,0 +1,49 @@
+// Package typescript_test runs the tests of the TypeScript client together with those of the hub.
+package typescript_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestClient runs npm test, with a hub of this tree. AGUIHUB_SWEEP=1 makes it the long form.
+func TestClient(t *testing.T) {
+	install(t)
+	hub := filepath.Join(t.TempDir(), "aguihub")
+	run(t, exec.CommandContext(t.Context(), "go", "build", "-o", hub, "../../cmd/aguihub"))
+	npm := exec.CommandContext(t.Context(), "npm", "test")
+	npm.Env = append(os.Environ(), "AGUIHUB_BIN="+hub)
+	run(t, npm)
+}
+
+// install runs npm ci, unless the packages of the present lockfile are there.
+func install(t *testing.T) {
+	t.Helper()
+	lock, err := os.ReadFile("package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(lock)
+	marker := filepath.Join("node_modules", ".installed-"+hex.EncodeToString(sum[:8]))
+	if _, err := os.Stat(marker); err == nil {
+		return
+	}
+	run(t, exec.CommandContext(t.Context(), "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"))
+	if err := os.WriteFile(marker, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a command and shows what it said.
+func run(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s\n%s", cmd, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
