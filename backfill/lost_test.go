@@ -21,13 +21,14 @@ func drain(t *testing.T, ses *Session, within time.Duration) (words string, cont
 	defer cancel()
 	controls = map[string]string{}
 	var all []string
+	var b strings.Builder
 	for {
 		items, err := ses.Next(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
 				err = nil
 			}
-			return strings.Join(all, " "), controls, bodies, err
+			return strings.Join(all, " "), controls, b.String(), err
 		}
 		for _, it := range items {
 			switch {
@@ -37,11 +38,11 @@ func drain(t *testing.T, ses *Session, within time.Duration) (words string, cont
 			case it.Delivery != nil:
 				for _, e := range it.Delivery.Events {
 					all = append(all, "+"+short(e))
-					bodies += string(e)
+					b.Write(e)
 				}
 			default:
 				all = append(all, short(it.Event))
-				bodies += string(it.Event)
+				b.Write(it.Event)
 			}
 		}
 	}

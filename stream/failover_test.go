@@ -89,7 +89,7 @@ func TestSwappedRolesAreNoticedOnOpenConnections(t *testing.T) {
 	xadd(t, a, "r", "*", "1")
 	c := follows(t, "redis://"+proxy.addr(), "r", 1)
 	become := func(s *streamtest.Server, host, port string) {
-		if err := s.Client(t).SlaveOf(t.Context(), host, port).Err(); err != nil {
+		if err := s.Client(t).ReplicaOf(t.Context(), host, port).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -133,7 +133,7 @@ func startSwitch(t *testing.T, target string) *switcher {
 			if err != nil {
 				return
 			}
-			out, err := (&net.Dialer{}).Dial("tcp", *s.target.Load()) //nolint:noctx // the test's end closes both sides
+			out, err := (&net.Dialer{}).Dial("tcp", *s.target.Load())
 			if err != nil {
 				_ = in.Close()
 				continue

@@ -141,7 +141,7 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	logging.Disable() // what the clients of servers that are killed have to say
 	w := &world{config: config, producers: map[*producer]struct{}{}}
 	w.report.Seed, w.report.Duration, w.report.Faults = config.Seed, config.Duration, map[Fault]int{}
-	w.report.Figures.Add(checker.Figures{})
+	w.report.Add(checker.Figures{})
 	defer w.close()
 	if err := w.open(ctx); err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (w *world) oneRun(ctx context.Context, lane, n int) {
 	w.report.Runs++
 	w.report.Events += p.archive.Events()
 	for i, s := range readers {
-		w.report.Figures.Add(s.Figures)
+		w.report.Add(s.Figures)
 		w.report.Violations = append(w.report.Violations, p.archive.Judge(s)...)
 		if !s.Ended() {
 			w.report.Unfinished++
@@ -270,7 +270,7 @@ func (w *world) misfortune(ctx context.Context) error {
 		}
 		fault := w.config.Faults[order[0]]
 		order = order[1:]
-		fmt.Fprintf(w.config.Log, "%s  %s\n", time.Now().Format("15:04:05.000"), fault)
+		_, _ = fmt.Fprintf(w.config.Log, "%s  %s\n", time.Now().Format("15:04:05.000"), fault)
 		if err := w.strike(ctx, fault, rng); err != nil {
 			return fmt.Errorf("%s: %w", fault, err)
 		}
@@ -314,8 +314,12 @@ func (w *world) lossy(ctx context.Context, strike func() error) error {
 	defer w.mu.Unlock()
 	for p := range w.producers {
 		p.mu.Lock()
-		defer p.mu.Unlock()
 	}
+	defer func() {
+		for p := range w.producers {
+			p.mu.Unlock()
+		}
+	}()
 	if err := strike(); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (p *pair) strike(ctx context.Context, fault Fault, down time.Duration, _ *r
 	case Restart, Wipe:
 		return p.restart(ctx, fault == Wipe, down)
 	case splitOff:
-		return p.replica.client.SlaveOf(ctx, "NO", "ONE").Err()
+		return p.replica.client.ReplicaOf(ctx, "NO", "ONE").Err()
 	case Failover:
 		return p.failover(ctx)
 	case Swap:
@@ -110,7 +110,7 @@ func (p *pair) swap(ctx context.Context) error {
 	if err := p.master.client.Wait(ctx, 1, time.Second).Err(); err != nil {
 		return err
 	}
-	if err := p.replica.client.SlaveOf(ctx, "NO", "ONE").Err(); err != nil {
+	if err := p.replica.client.ReplicaOf(ctx, "NO", "ONE").Err(); err != nil {
 		return err
 	}
 	p.proxy.lead(p.replica.addr(), false)

@@ -76,7 +76,11 @@ func newServer(ctx context.Context, dir string, extra ...string) (*server, error
 	}
 	s := &server{dir: dir, port: port, extra: extra}
 	s.client = plainClient(s.addr())
-	return s, s.start(ctx)
+	if err := s.start(ctx); err != nil {
+		s.kill()
+		return nil, err
+	}
+	return s, nil
 }
 
 func plainClient(addr string) *redis.Client {
@@ -114,7 +118,7 @@ func (s *server) wipe() error { return os.RemoveAll(s.dir) }
 
 // replicate makes the server a replica of another and waits until it has what that has.
 func (s *server) replicate(ctx context.Context, of *server) error {
-	if err := s.client.SlaveOf(ctx, "127.0.0.1", of.port).Err(); err != nil {
+	if err := s.client.ReplicaOf(ctx, "127.0.0.1", of.port).Err(); err != nil {
 		return err
 	}
 	return s.synced(ctx)

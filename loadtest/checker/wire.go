@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,9 +24,9 @@ const (
 	window = 64 << 10
 	// maxMessage is the largest message that is read.
 	maxMessage = 16 << 20
-	// retryMin and retryMax are the pauses before a reconnect.
-	retryMin = 20 * time.Millisecond
-	retryMax = 500 * time.Millisecond
+	// A reconnect waits for retryFirst and up to retrySpread more.
+	retryFirst  = 20 * time.Millisecond
+	retrySpread = 500 * time.Millisecond
 )
 
 // Follow follows the run until its end, or until ctx ends, coming back after each end of a connection.
@@ -48,12 +49,12 @@ func (s *Subscriber) Follow(ctx context.Context, sse bool) {
 			err = s.socket(connection, client, base)
 		}
 		s.open, s.buffered = false, nil // cut before its end: it never was
-		s.Figures.Closes[label(err, connection)]++
+		s.Figures.Closes[label(connection, err)]++
 		stop()
 		if s.ended {
 			return
 		}
-		pause(ctx, retryMin+s.random(retryMax))
+		pause(ctx, retryFirst+s.random(retrySpread))
 	}
 }
 
@@ -62,7 +63,7 @@ func (s *Subscriber) random(most time.Duration) time.Duration {
 }
 
 // label names how a connection ended.
-func label(err error, connection context.Context) string {
+func label(connection context.Context, err error) string {
 	var closed websocket.CloseError
 	switch {
 	case err == nil:
@@ -70,7 +71,7 @@ func label(err error, connection context.Context) string {
 	case connection.Err() != nil:
 		return "left"
 	case errors.As(err, &closed):
-		return fmt.Sprint(int(closed.Code))
+		return strconv.Itoa(int(closed.Code))
 	case strings.HasPrefix(err.Error(), "status "):
 		return err.Error()
 	default:
