@@ -4,7 +4,7 @@ import fs from "node:fs";
 import http from "node:http";
 import zlib from "node:zlib";
 import { after, before, test } from "node:test";
-import { agentAt, difference, eventually, here, holds, Hub, inputOf, Proxy, sleep, textRun, uid, watch } from "./lib.mjs";
+import { agentAt, difference, eventually, here, holds, Hub, inputOf, long, Proxy, sleep, textRun, uid, watch } from "./lib.mjs";
 
 let hub, agentServer, answered;
 before(async () => {
@@ -302,7 +302,7 @@ test("a clone is an agent of its own", async () => {
 
 test("a burst of events is applied as the official client does", async () => {
   const { run, thread } = ids();
-  const events = textRun(run, thread, Array.from({ length: 3000 }, (_, i) => `${i} `));
+  const events = textRun(run, thread, Array.from({ length: long ? 3000 : 800 }, (_, i) => `${i} `));
   const want = await watch(events);
   const agent = agentAt(hub.url, { runId: run, threadId: thread });
   await hub.pub.add(run, events[0], inputOf({ run, thread }, []));

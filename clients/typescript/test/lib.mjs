@@ -14,6 +14,8 @@ export const here = path.dirname(fileURLToPath(import.meta.url));
 export const version = process.env.CLIENT_VERSION ?? "1.0.0";
 export const long = process.env.AGUIHUB_SWEEP === "1";
 export const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
+/** A sleep that doesn't keep the process from ending. */
+export const timeout = (ms) => new Promise((r) => setTimeout(r, ms).unref());
 export const copy = (x) => (x === undefined ? undefined : JSON.parse(JSON.stringify(x)));
 export const uid = () => Math.random().toString(36).slice(2, 10);
 /** The timing of a test: what would take seconds takes milliseconds. */
