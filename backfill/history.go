@@ -117,6 +117,13 @@ func (a *ancestry) parentOf(ctx context.Context, run stream.RunID, st start, run
 		gone = true // since it was looked at
 	}
 	if gone {
+		p, err := a.left(ctx, run, st)
+		if err != nil {
+			return base{}, err
+		}
+		if p != nil {
+			return base{p.run, p.conversation}, nil
+		}
 		return base{conversation: &agui.Conversation{}}, nil // there was more, but it isn't there any more
 	}
 	return base{}, nil

@@ -209,6 +209,34 @@ func TestCheckpoints(t *testing.T) {
 	})
 }
 
+func TestAThreadOutlivesTheStreamsOfItsRuns(t *testing.T) {
+	for name, erased := range map[string]bool{"expired": false, "deleted": true} {
+		bubble(t, "a run goes on from what one has left whose stream is "+name, func(t *testing.T) {
+			log := memory(t)
+			first := kept(t, log)
+			first.begin(t, "r1", "t1")
+			first.publish(t, "r1", opening("r1"), delta("r1", "before"), closing("r1"), finished("r1", "t1"))
+			w := first.attach(t, Request{Run: "r1"})
+			w.all()
+			synctest.Wait()
+			if erased {
+				if err := first.Service.Delete(t.Context(), "r1"); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				log.Delete("r1")
+			}
+			cold := kept(t, log)
+			cold.begin(t, "r2", "t1")
+			cold.publish(t, "r2", opening("r2"))
+			got := bodies(t, cold, Request{Run: "r2"})
+			if strings.Contains(got, "before") == erased || !strings.Contains(got, `"history":"full"`) {
+				t.Error(got)
+			}
+		})
+	}
+}
+
 func TestDeletion(t *testing.T) {
 	bubble(t, "a deleted run closes its subscribers on every hub and leaves nothing", func(t *testing.T) {
 		log := memory(t)

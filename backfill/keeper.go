@@ -20,6 +20,8 @@ type Store interface {
 	Expire(ctx context.Context, run stream.RunID, keep time.Duration) (bool, error)
 	Erase(ctx context.Context, run stream.RunID, thread stream.ThreadID) error
 	EraseThread(ctx context.Context, thread stream.ThreadID) error
+	Leave(ctx context.Context, thread stream.ThreadID, left stream.Left, keep time.Duration) error
+	Left(ctx context.Context, thread stream.ThreadID) (left stream.Left, ok bool, err error)
 }
 
 // ErrNoStore says that the service has nothing to keep runs in.
@@ -58,6 +60,7 @@ type keeping struct {
 	capture *capture // nil where there is nothing to write
 	ended   bool
 	sure    bool // its stream says that it ended
+	past    *past
 }
 
 // capture is a run at one entry, to be packed.
@@ -136,6 +139,9 @@ func (k *keeper) add(run stream.RunID, c *capture, ended, sure bool) {
 		w.capture = c
 	}
 	w.ended, w.sure = w.ended || ended, w.sure || sure
+	if sure {
+		w.past = k.service.pasts.get(run)
+	}
 	select {
 	case k.wake <- struct{}{}:
 	default: // a token is there already
@@ -191,6 +197,11 @@ func (k *keeper) keep(ctx context.Context, run stream.RunID, w *keeping) error {
 	if !w.ended {
 		return nil
 	}
+	if w.past != nil {
+		if err := k.leave(ctx, w.past); err != nil && !errors.Is(err, agui.ErrCheckpointTooLarge) {
+			return err
+		}
+	}
 	if !w.sure { // somebody announced it
 		bounds, err := s.log.Bounds(ctx, run)
 		if err != nil || bounds[0].WrongType || !s.isEnd(bounds[0].Last) {
@@ -219,6 +230,34 @@ func (k *keeper) write(ctx context.Context, run stream.RunID, c *capture) error 
 		k.written.Add(1)
 	}
 	return err
+}
+
+// leave writes down what a run that has ended has left for the next of its thread.
+func (k *keeper) leave(ctx context.Context, p *past) error {
+	data, err := p.conversation.Pack(k.service.config.packLimit())
+	if err != nil {
+		return err
+	}
+	left := stream.Left{Run: p.run, Start: p.start, End: p.end, Data: data}
+	return k.service.config.Store.Leave(ctx, p.thread, left, k.service.config.ThreadRetention)
+}
+
+// left is what the thread's newest finished run has left, where that is gone and had ended when st was written; else nil.
+func (s *Service) left(ctx context.Context, run stream.RunID, st start) (*past, error) {
+	if s.config.Store == nil {
+		return nil, nil
+	}
+	left, ok, err := s.config.Store.Left(ctx, st.thread)
+	if err != nil || !ok || left.Run == run || !left.Start.Less(st.id) || left.End.Ms > st.id.Ms {
+		return nil, err
+	}
+	conversation, err := agui.UnpackConversation(left.Data, s.config.packLimit())
+	if err != nil {
+		s.keeper.damaged.Add(1)
+		s.logger.Warn("what a thread's run has left can't be read", zap.String("thread", string(st.thread)), zap.Error(err))
+		return nil, nil
+	}
+	return &past{run: left.Run, thread: st.thread, start: left.Start, end: left.End, conversation: conversation}, nil
 }
 
 // KeepFigures is a reading of what is kept beside runs, since start.

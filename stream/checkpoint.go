@@ -130,6 +130,9 @@ func (m *Memory) Erase(_ context.Context, run RunID, thread ThreadID) error {
 	delete(m.fences, run)
 	delete(m.checkpoints, run)
 	delete(m.zsets[m.keys.Thread(thread)], string(run))
+	if m.left[thread].Run == run {
+		delete(m.left, thread)
+	}
 	m.announce()
 	return nil
 }
@@ -139,6 +142,7 @@ func (m *Memory) EraseThread(_ context.Context, thread ThreadID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.zsets, m.keys.Thread(thread))
+	delete(m.left, thread)
 	return m.fault
 }
 

@@ -84,6 +84,55 @@ func TestOfCheckpointsTheNewestIsKept(t *testing.T) {
 	})
 }
 
+func TestAThreadKeepsWhatTheRunThatStartedLastHasLeft(t *testing.T) {
+	overServers(t, func(t *testing.T, log *stream.Redis, addr string) {
+		ctx, key := t.Context(), log.Keys().ThreadAux("t1", "conversation")
+		leave := func(run stream.RunID, start uint64, data string) {
+			t.Helper()
+			left := stream.Left{Run: run, Start: stream.ID{Ms: start}, End: stream.ID{Ms: 50}, Data: []byte(data)}
+			if err := log.Leave(ctx, "t1", left, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		has := func(want string) {
+			t.Helper()
+			left, ok, err := log.Left(ctx, "t1")
+			if got := string(left.Run) + "=" + string(left.Data); err != nil || ok != (want != "") || ok && got != want {
+				t.Fatalf("%s %v %v, want %s", got, ok, err, want)
+			}
+		}
+		has("")
+		leave("r 2", 20, "two\n\x00\xff")
+		leave("r1", 10, "one")
+		has("r 2=two\n\x00\xff")
+		leave("r 2", 20, "two again")
+		leave("r3", 30, "three")
+		has("r3=three")
+		client := streamtest.Client(t, addr)
+		if left := client.PTTL(ctx, key).Val(); left < 59*time.Minute {
+			t.Errorf("it expires in %v", left)
+		}
+		if err := log.Erase(ctx, "r1", "t1"); err != nil {
+			t.Fatal(err)
+		}
+		has("r3=three")
+		if err := log.Erase(ctx, "r3", "t1"); err != nil {
+			t.Fatal(err)
+		}
+		has("")
+		if err := client.Set(ctx, key, "9 something", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		has("")
+		leave("r3", 30, "three")
+		has("r3=three")
+		if err := log.EraseThread(ctx, "t1"); err != nil {
+			t.Fatal(err)
+		}
+		has("")
+	})
+}
+
 func TestARunExpiresWithAllThatIsKeptOfItOrIsErased(t *testing.T) {
 	overServers(t, func(t *testing.T, log *stream.Redis, addr string) {
 		ctx, client := t.Context(), streamtest.Client(t, addr)

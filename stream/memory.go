@@ -23,6 +23,7 @@ type Memory struct {
 	zsets       map[string]map[string]float64
 	fences      map[RunID]*memoryFence
 	checkpoints map[RunID]Checkpoint
+	left        map[ThreadID]Left
 	changed     chan struct{} // closed and replaced whenever there is something new to see
 }
 

@@ -44,12 +44,15 @@ func (l *Redis) Erase(ctx context.Context, run RunID, thread ThreadID) error {
 		pipe.ZRem(ctx, l.keys.Thread(thread), string(run))
 	}
 	_, err := pipe.Exec(ctx)
+	if err == nil && thread != "" {
+		err = eraseLeftScript.Run(ctx, l.commands, []string{l.keys.ThreadAux(thread, auxConversation)}, string(run)).Err()
+	}
 	return classify(ctx, "erase", err)
 }
 
 // EraseThread removes a thread's own keys. It may be repeated.
 func (l *Redis) EraseThread(ctx context.Context, thread ThreadID) error {
-	return classify(ctx, "erase", l.commands.Unlink(ctx, l.keys.Thread(thread)).Err())
+	return classify(ctx, "erase", l.commands.Unlink(ctx, l.keys.Thread(thread), l.keys.ThreadAux(thread, auxConversation)).Err())
 }
 
 // Drop takes runs out of a thread's set.

@@ -41,9 +41,10 @@ type serveCommand struct {
 	MaxConversation size          `default:"32MiB" placeholder:"SIZE" help:"Largest conversation with its state that an attach restates (${default})."`
 	Memory          size          `default:"1GiB" placeholder:"SIZE" help:"Bound on what the hub keeps of runs in memory: folds, newest entries, earlier conversations (${default})."`
 
-	Retention      time.Duration `default:"24h" placeholder:"DURATION" help:"How long a run is kept after its end; 0 means 60s, so that those attached can read the end (${default})."`
-	AbandonedAfter time.Duration `default:"168h" placeholder:"DURATION" help:"A run without an end, a lease and an entry for so long is abandoned and kept for --retention (${default})."`
-	Checkpoints    string        `default:"on" enum:"on,off" help:"Write runs' folds down beside them as they grow, so that a hub that hasn't seen a run needn't read it all: on or off (${default})."`
+	Retention       time.Duration `default:"24h" placeholder:"DURATION" help:"How long a run is kept after its end; 0 means 60s, so that those attached can read the end (${default})."`
+	AbandonedAfter  time.Duration `default:"168h" placeholder:"DURATION" help:"A run without an end, a lease and an entry for so long is abandoned and kept for --retention (${default})."`
+	ThreadRetention time.Duration `default:"720h" placeholder:"DURATION" help:"How long what a thread's newest run has left is kept for its next run (${default})."`
+	Checkpoints     string        `default:"on" enum:"on,off" help:"Write runs' folds down beside them as they grow, so that a hub that hasn't seen a run needn't read it all: on or off (${default})."`
 
 	Agent        []string `placeholder:"NAME=URL" sep:"none" help:"HTTP AG-UI agent that clients may call at /v1/agents/NAME: its runs become durable. May be repeated."`
 	AgentsFile   string   `placeholder:"FILE" type:"existingfile" help:"JSON file of such agents, with headers, secrets and time limits: docs/cli.md."`
@@ -148,6 +149,9 @@ func (c *serveCommand) validate() error {
 	}
 	if c.Retention < 0 {
 		bad("--retention %s: must not be negative", c.Retention)
+	}
+	if c.ThreadRetention <= 0 {
+		bad("--thread-retention %s: must be above zero", c.ThreadRetention)
 	}
 	if c.AbandonedAfter <= 0 {
 		bad("--abandoned-after %s: must be above zero", c.AbandonedAfter)

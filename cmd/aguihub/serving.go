@@ -62,7 +62,7 @@ func newServing(asked, life context.Context, p *process, registry *stream.Regist
 	s.service = backfill.New(life, followedLog{p.redis, p.tail}, s.registry, newest, backfill.Config{
 		Name: hubName(), AttachWait: f.AttachWait, MaxEvent: int(f.MaxEvent), MaxConversation: int(f.MaxConversation),
 		PassInvalid: f.passInvalid(), CacheBytes: int(f.Memory) / 5,
-		Store: p.redis, Retention: f.retention(), NoCheckpoints: f.Checkpoints == off,
+		Store: p.redis, Retention: f.retention(), ThreadRetention: f.ThreadRetention, NoCheckpoints: f.Checkpoints == off,
 		Hub: hub.Config{QueueBytes: int(f.QueueBytes), Budget: int(f.Memory) / 5 * 4},
 	}, p.logger)
 	defer func() {
@@ -92,7 +92,7 @@ func newServing(asked, life context.Context, p *process, registry *stream.Regist
 	s.agents.Go(func() { _ = s.reaper.Run(asked) })
 	s.agents.Go(func() { _ = s.service.Discover(asked, p.redis) })
 	s.agents.Go(func() {
-		_ = s.service.Tidy(asked, p.redis, backfill.TidyConfig{AbandonedAfter: f.AbandonedAfter})
+		_ = s.service.Tidy(asked, p.redis, backfill.TidyConfig{AbandonedAfter: f.AbandonedAfter, ThreadRetention: f.ThreadRetention})
 	})
 	return s, nil
 }
