@@ -305,6 +305,10 @@ export class Link {
       if (this.refresh || !this.host.options.getToken) return this.finish(closeError(how));
       this.refresh = true;
     }
+    if (how.code === 4410) {
+      this.position = "";
+      this.resetting = true;
+    }
     if (how.code === 1006) this.weighTransport(kind, lines);
     this.again(how.code === 1000 ? null : closeError(how), how);
   }

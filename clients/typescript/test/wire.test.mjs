@@ -1,0 +1,135 @@
+// What HubAgent does with a hub that speaks by a script: tokens, close codes, silence, networks that go.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { test } from "node:test";
+import { WebSocketServer } from "ws";
+import { agentAt, eventually, textRun } from "./lib.mjs";
+
+const line = (o) => JSON.stringify(o);
+const events = textRun("r", "t", ["a"]);
+const bracket = (until, id) => [line({ control: "attached", run: "r", thread: "t", history: "full", hub: "h" }), line({ control: "catchup", from: null, mode: "fresh" }), ...events.slice(0, until).map((event) => line({ event })), line({ control: "live", id })].join("\n");
+const rest = (from) => events.slice(from).map((event, i) => line({ id: `${from + i}-0.x`, event })).join("\n");
+
+/** A hub whose n-th connection is answered by script[n]; the last one answers all that follow. */
+async function scripted(t, ...script) {
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1", handleProtocols: (offered) => [...offered][0] });
+  await once(server, "listening");
+  const seen = [];
+  server.on("connection", (ws, req) => {
+    seen.push({ ws, url: req.url, offered: req.headers["sec-websocket-protocol"], at: Date.now() });
+    script[Math.min(seen.length, script.length) - 1](ws, seen.length - 1);
+  });
+  t.after(() => { for (const { ws } of seen) ws.terminate(); server.close(); });
+  return { url: `http://127.0.0.1:${server.address().port}`, seen };
+}
+const whole = (ws) => { ws.send(bracket(2, "2-0.x")); ws.send(rest(2)); ws.close(1000); };
+
+test("a bracket that is cut before live is as if it had never come", async (t) => {
+  const hub = await scripted(t, (ws) => { ws.send(bracket(3, "3-0.x").split("\n").slice(0, -1).join("\n"), () => ws.terminate()); }, whole);
+  const agent = agentAt(hub.url, { runId: "r", threadId: "t" });
+  await agent.connectAgent();
+  assert.equal(agent.messages[0].content, "a");
+  assert.ok(!hub.seen[1].url.includes("after="));
+});
+
+test("a connection goes on where the last one ended, with the default catch-up", async (t) => {
+  const hub = await scripted(t, (ws) => { ws.send(bracket(2, "2-0.x"), () => ws.terminate()); }, (ws) => { ws.send([line({ control: "attached", run: "r" }), line({ control: "catchup", from: "2-0.x", mode: "events" }), rest(2), line({ control: "live", id: "5-0.x" })].join("\n")); ws.close(1000); });
+  const agent = agentAt(hub.url, { runId: "r", threadId: "t" });
+  await agent.connectAgent();
+  const url = new URL(hub.seen[1].url, hub.url);
+  assert.equal(url.searchParams.get("after"), "2-0.x");
+  assert.equal(url.searchParams.get("catchup"), "auto");
+  assert.equal(agent.messages[0].content, "a");
+  assert.equal(agent.reconnects, 1);
+});
+
+test("a token is offered as a subprotocol, and a new one is asked for where it is refused", async (t) => {
+  const hub = await scripted(t, (ws) => ws.close(4401, "expired"), whole);
+  const asked = [];
+  const agent = agentAt(hub.url, { runId: "r", threadId: "t", getToken: ({ refresh }) => { asked.push(refresh); return refresh ? "new" : "old"; } });
+  await agent.connectAgent();
+  assert.deepEqual(asked, [false, true]);
+  assert.deepEqual(hub.seen.map((s) => s.offered), ["ag-ui.hub.v1.json,ag-ui.bearer.old", "ag-ui.hub.v1.json,ag-ui.bearer.new"]);
+});
+
+test("a token that is refused twice ends it", async (t) => {
+  const hub = await scripted(t, (ws) => ws.close(4401, "bad"));
+  await assert.rejects(agentAt(hub.url, { runId: "r", getToken: () => "x" }).connectAgent(), (e) => e.code === "unauthorized" && e.status === 4401);
+  assert.equal(hub.seen.length, 2);
+});
+
+test("a token that expires is renewed over the same connection", async (t) => {
+  const hub = await scripted(t, (ws) => {
+    ws.on("message", (m) => { assert.deepEqual(JSON.parse(m), { control: "token", token: "new" }); ws.send(rest(2)); ws.close(1000); });
+    ws.send(bracket(2, "2-0.x")); ws.send(line({ control: "expiring", atMs: 0 }));
+  });
+  await agentAt(hub.url, { runId: "r", threadId: "t", getToken: ({ refresh }) => (refresh ? "new" : "old") }).connectAgent();
+  assert.equal(hub.seen.length, 1);
+});
+
+for (const code of [1003, 1009, 4400, 4403, 4413]) {
+  test(`close code ${code} is final`, async (t) => {
+    const hub = await scripted(t, (ws) => ws.close(code, "why"));
+    await assert.rejects(agentAt(hub.url, { runId: "r" }).connectAgent(), (e) => e.name === "HubError" && e.status === code && e.message === "why");
+    assert.equal(hub.seen.length, 1);
+  });
+}
+for (const code of [1001, 1011, 1012, 1013, 4404, 4408, 4410, 4429]) {
+  test(`after close code ${code} it comes back`, async (t) => {
+    const hub = await scripted(t, (ws) => ws.close(code), whole);
+    await agentAt(hub.url, { runId: "r", threadId: "t" }).connectAgent();
+    assert.equal(hub.seen.length, 2);
+  });
+}
+
+test("a hub that drains says when to come back", async (t) => {
+  const hub = await scripted(t, (ws) => { ws.send(line({ control: "draining", retryAfterMs: 120 })); ws.close(1012); }, whole);
+  await agentAt(hub.url, { runId: "r", threadId: "t" }).connectAgent();
+  assert.ok(hub.seen[1].at - hub.seen[0].at >= 115);
+});
+
+test("a hub that is silent is asked, and left where it doesn't answer", async (t) => {
+  let pings = 0;
+  const hub = await scripted(t, (ws) => {
+    ws.send(bracket(2, "2-0.x"));
+    ws.on("message", () => { if (++pings < 3) ws.send(line({ control: "pong" })); });
+  }, whole);
+  await agentAt(hub.url, { runId: "r", threadId: "t", timing: { silence: 30, answer: 30 } }).connectAgent();
+  assert.equal(pings, 3);
+  assert.equal(hub.seen.length, 2);
+});
+
+test("it pauses while the browser is offline", async (t) => {
+  const hub = await scripted(t, (ws) => ws.send(bracket(2, "2-0.x")), whole);
+  // Node has neither window events nor navigator.onLine.
+  const window = new EventTarget();
+  const before = { add: globalThis.addEventListener, remove: globalThis.removeEventListener, navigator: Object.getOwnPropertyDescriptor(globalThis, "navigator") };
+  let onLine = true;
+  globalThis.addEventListener = window.addEventListener.bind(window);
+  globalThis.removeEventListener = window.removeEventListener.bind(window);
+  Object.defineProperty(globalThis, "navigator", { configurable: true, get: () => ({ onLine }) });
+  t.after(() => {
+    globalThis.addEventListener = before.add;
+    globalThis.removeEventListener = before.remove;
+    if (before.navigator) Object.defineProperty(globalThis, "navigator", before.navigator); else delete globalThis.navigator;
+  });
+  const agent = agentAt(hub.url, { runId: "r", threadId: "t" });
+  const done = agent.connectAgent();
+  await eventually(() => agent.connection.state === "live" && agent.cursor);
+  onLine = false;
+  window.dispatchEvent(new Event("offline"));
+  assert.equal(agent.connection.state, "offline");
+  await new Promise((r) => setTimeout(r, 60));
+  assert.equal(hub.seen.length, 1);
+  onLine = true;
+  window.dispatchEvent(new Event("online"));
+  await done;
+  assert.equal(hub.seen.length, 2);
+});
+
+test("unknown control lines and fields are ignored", async (t) => {
+  const hub = await scripted(t, (ws) => { ws.send([line({ control: "later", x: 1 }), bracket(2, "2-0.x"), line({ control: "stalled", since: 1 }), rest(2)].join("\n")); ws.close(1000); });
+  const agent = agentAt(hub.url, { runId: "r", threadId: "t" });
+  await agent.connectAgent();
+  assert.equal(agent.messages[0].content, "a");
+});
