@@ -14,7 +14,8 @@ type replay struct {
 	id      stream.RunID
 	run     *agui.Run
 	cursor  stream.Cursor // of the newest entry read
-	after   stream.ID     // what comes up to it is left out
+	after   stream.Cursor // what comes up to it is left out
+	met     bool          // after was read and is the same entry as ever
 	start   stream.ID     // of the run as of when the replay began: what comes before it is left out, too
 }
 
@@ -45,7 +46,14 @@ func (r *replay) page(ctx context.Context) (out []*hub.Delivery, more bool, err 
 		if v.Restart && !r.start.Less(en.ID) {
 			v.Restart = false // nothing before it was sent
 		}
-		if r.after.Less(en.ID) && !en.ID.Less(r.start) {
+		r.met = r.met || (en.ID == r.after.Entry && r.cursor.Sum == r.after.Sum)
+		if !r.after.Entry.Less(en.ID) {
+			continue
+		}
+		if !r.met && !r.after.Entry.IsZero() {
+			return nil, false, hub.ErrLost // it went after the cursor was looked at
+		}
+		if !en.ID.Less(r.start) {
 			out = append(out, deliver(en.ID, r.cursor, v))
 		}
 	}
@@ -128,7 +136,7 @@ func (ses *Session) replayed(rep *replay, deliveries []*hub.Delivery) (items []I
 			break
 		}
 	}
-	if rep.after.IsZero() {
+	if rep.after.Entry.IsZero() {
 		items = joinDeltas(items)
 	}
 	return items, last

@@ -223,7 +223,7 @@ func (ses *Session) replayFrom(items []Item, c stream.Cursor) []Item {
 	ses.sub.Close()
 	ses.sub = nil
 	rep := replayOf(ses.service, ses.feed)
-	rep.after = c.Entry
+	rep.after = c
 	ses.step = func(ctx context.Context) ([]Item, error) { return ses.replayPage(ctx, rep) }
 	return items
 }
