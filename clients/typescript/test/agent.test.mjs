@@ -290,6 +290,40 @@ test("a watched thread shows each run, over one connection, those that it starts
   await w.done;
 });
 
+for (const end of ["RUN_FINISHED", "RUN_ERROR"]) {
+  for (const how of ["watchThread", "connectAgent"]) {
+    test(`${how}() that was away over the end of a run by ${end} goes on with the next`, async (t) => {
+      const { thread } = ids(), proxy = await proxied(t), tag = uid();
+      const [a, b] = ["a", "b"].map((x) => textRun(`${tag}-${x}`, thread, [`1${x}`, `2${x}`, `3${x}`]));
+      if (end === "RUN_ERROR") a.splice(-2, 2, { type: "RUN_ERROR", message: "no" });
+      const before = a.findIndex((e) => e.delta === "2a") + 1;
+      const agent = agentAt(proxy.url, { threadId: thread });
+      await publish(`${tag}-a`, a.slice(0, before), inputOf({ run: `${tag}-a`, thread }, [user("qa", `qa-${tag}`)]));
+      await hub.pub.announce(`${tag}-a`, thread);
+      const w = how === "watchThread" ? agent.watchThread() : undefined;
+      const done = w ? w.done : agent.connectAgent();
+      await eventually(() => texts(agent).includes("1a2a"));
+      proxy.down = true;
+      proxy.cut();
+      await publish(`${tag}-a`, a.slice(before));
+      await sleep(5);
+      await publish(`${tag}-b`, b.slice(0, 4), inputOf({ run: `${tag}-b`, thread }, [user("qa", `qa-${tag}`), user("qb", `qb-${tag}`)]));
+      await hub.pub.announce(`${tag}-b`, thread);
+      await sleep(20);
+      proxy.down = false;
+      if (how === "connectAgent" && end === "RUN_ERROR" && !agent.goesOnAfterError) {
+        await done; // shows all up to the error; the next run is another attach
+        return;
+      }
+      await eventually(() => texts(agent).includes("1b2b"), `the second run: ${JSON.stringify(texts(agent))}`);
+      await publish(`${tag}-b`, b.slice(4));
+      if (w) { await eventually(() => texts(agent).includes("1b2b3b") && !agent.isRunning); await w.stop(); }
+      await done;
+      assert.deepEqual(texts(agent), ["qa", "1a2a3a", "qb", "1b2b3b"]);
+    });
+  }
+}
+
 test("a clone is an agent of its own", async () => {
   const { run, thread } = ids();
   await publish(run, textRun(run, thread), inputOf({ run, thread }, []));
