@@ -14,13 +14,18 @@ import (
 	"github.com/aguihub/aguihub/oracle"
 )
 
-// Every stream of the corpus that the official client rejects is published beside a run that all is well with.
+// Every stream of the corpus that the official client rejects, or whose runs overlap, is published beside a run that all is well with.
 func TestWhatTheClientRejectsIsWithheldAndListedAndDisturbsNobody(t *testing.T) {
 	m := newMeasure(t, 1)
 	var rejected []oracle.Stream
 	for _, s := range corpus(t, false) {
 		if v := m.oracle.FirstRejected(t, s.Job()); v != nil {
 			rejected = append(rejected, s)
+		}
+	}
+	for _, s := range corpus(t, true) {
+		if notOneThread(s) != "" { // to one key then, where a second start restarts the run
+			rejected = append(rejected, oracle.Stream{Name: s.Name, Lines: s.Lines, Initial: s.Initial, Legacy: s.Legacy})
 		}
 	}
 	if oracle.CorpusPresent() && *only == "" && len(rejected) < 50 {
