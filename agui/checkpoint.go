@@ -89,7 +89,14 @@ func (p *packer) packFold(c *Checkpoint) {
 	p.passing(&v.customs)
 	p.passing(&v.raws)
 	p.count(len(v.messages))
-	for _, m := range v.messages {
+	first := make(map[*message]int, len(v.messages))
+	for i, m := range v.messages {
+		if at, again := first[m.self]; again { // a snapshot made two messages of one id one and the same
+			p.count(at + 1)
+			continue
+		}
+		first[m.self] = i
+		p.count(0)
 		p.position(m.at)
 		p.flag(m.legacy)
 		p.flag(len(m.segs) > 1) // it was opened up

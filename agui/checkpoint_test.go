@@ -192,7 +192,7 @@ func TestADamagedCheckpointIsAnError(t *testing.T) {
 		return err
 	}
 	for name, bad := range map[string][]byte{
-		"nothing": nil, "another version": bytes.Replace(data, []byte("agui-run 1"), []byte("agui-run 2"), 1),
+		"nothing": nil, "another version": bytes.Replace(data, []byte("agui-run 2"), []byte("agui-run 1"), 1),
 		"cut": data[:len(data)-9], "a conversation": mustPack(t, run.Conversation()),
 	} {
 		if err := read(bad, packLimit); !errors.Is(err, agui.ErrCheckpoint) {

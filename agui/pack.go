@@ -19,7 +19,7 @@ var ErrCheckpointTooLarge = errors.New("agui: too large for a checkpoint")
 
 // Kinds and version of packed bytes. What follows the header is compressed and carries a checksum.
 const (
-	runHeader          = "agui-run 1\n"
+	runHeader          = "agui-run 2\n"
 	conversationHeader = "agui-conversation 1\n"
 )
 

@@ -50,6 +50,15 @@ func (u *unpacker) readFold(f *fold) {
 	f.passed = u.counter()
 	f.customs, f.raws = u.passing(), u.passing()
 	for range u.count() {
+		if twin := u.counter(); twin > len(f.msgs) {
+			u.fail("a message is the same as one that comes later")
+		} else if twin > 0 && u.err == nil {
+			m := f.msgs[twin-1]
+			at := m.at
+			f.push(m)
+			m.at = at
+			continue
+		}
 		at, legacy, opened := u.position(), u.flag(), u.flag()
 		m := readMessage(u.object(false))
 		if u.err != nil {

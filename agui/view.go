@@ -40,6 +40,7 @@ type View struct {
 
 type viewMessage struct {
 	id, role string
+	self     *message // the fold's, for comparison only: it goes on changing
 	at       Position
 	legacy   bool // made by THINKING_*: a client knows it by another id
 	calls    []string
@@ -78,7 +79,7 @@ func (r *Run) View() *View {
 		from := len(segs)
 		segs = m.segments(segs)
 		size += sizeOf(segs[from:]) + messageCost
-		vm := viewMessage{id: m.id, role: m.role, at: m.at, legacy: m.legacy, segs: slices.Clip(segs[from:])}
+		vm := viewMessage{id: m.id, role: m.role, self: m, at: m.at, legacy: m.legacy, segs: slices.Clip(segs[from:])}
 		for _, c := range m.calls {
 			vm.calls = append(vm.calls, c.id)
 		}

@@ -134,7 +134,7 @@ func TestCheckpoints(t *testing.T) {
 	for name, spoil := range map[string]func(*stream.Checkpoint){
 		"damage": func(c *stream.Checkpoint) { c.Data[len(c.Data)/2] ^= 1 },
 		"an unknown version": func(c *stream.Checkpoint) {
-			c.Data = bytes.Replace(c.Data, []byte("agui-run 1"), []byte("agui-run 9"), 1)
+			c.Data = bytes.Replace(c.Data, []byte("agui-run 2"), []byte("agui-run 9"), 1)
 		},
 		"meta that is none": func(c *stream.Checkpoint) { c.Meta = []byte("{") },
 		"parts of two": func(c *stream.Checkpoint) {
