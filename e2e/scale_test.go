@@ -97,7 +97,7 @@ func TestAThousandSubscribersCostOneTail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer guard.close()
+		t.Cleanup(guard.close)
 		var crowd sync.WaitGroup
 		joined := make(chan error, n)
 		got := make(chan string, n)
@@ -110,7 +110,7 @@ func TestAThousandSubscribersCostOneTail(t *testing.T) {
 			}
 		}
 		before := reads(t, client)
-		want := ""
+		var want strings.Builder
 		for i := range events { // one at a time, so that batches don't depend on the crowd
 			id, err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: "agui:run:" + p.run, Values: []string{"event", piece(i)}}).Result()
 			if err != nil {
@@ -119,14 +119,14 @@ func TestAThousandSubscribersCostOneTail(t *testing.T) {
 			if err := guard.reached(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
-			want += piece(i)
+			want.WriteString(piece(i))
 		}
 		cost[n] = reads(t, client) - before
 		p.add(closed, p.finish())
 		crowd.Wait()
-		want += closed + p.finish()
+		want.WriteString(closed + p.finish())
 		for range n - 1 {
-			if g := <-got; g != want {
+			if g := <-got; g != want.String() {
 				t.Fatalf("one of %d got\n%.2000s", n, g)
 			}
 		}

@@ -74,6 +74,12 @@ func (m *measure) several(j job) error {
 		return err
 	}
 	defer guard.close()
+	var callers []*sentinel
+	defer func() {
+		for _, c := range callers {
+			c.close()
+		}
+	}()
 	var waiting []attached
 	k := 0
 	for _, r := range p.runs {
@@ -93,7 +99,7 @@ func (m *measure) several(j job) error {
 				if err != nil {
 					return err
 				}
-				defer caller.close()
+				callers = append(callers, caller)
 				if err := caller.reached(ctx, id); err != nil {
 					return fmt.Errorf("run %s: %w", r.id, err)
 				}

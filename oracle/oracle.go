@@ -71,7 +71,7 @@ func Start(tb testing.TB) *Oracle {
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(oracle.Keep(m)) }
 //
 // The worker is still launched only when a test asks for it, and has ended, with its goroutine, when Run returns.
-func Keep(m interface{ Run() int }) interface{ Run() int } { return keeper{m} } //nolint:revive // the type has nothing to tell
+func Keep(m interface{ Run() int }) interface{ Run() int } { return keeper{m} }
 
 type keeper struct{ m interface{ Run() int } }
 

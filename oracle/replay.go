@@ -240,7 +240,7 @@ func withoutIDs(messages string, legacy bool) string {
 }
 
 func common(a, b string) int {
-	for i := 0; i < min(len(a), len(b)); i++ {
+	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
 			return i
 		}
