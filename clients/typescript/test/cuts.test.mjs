@@ -8,7 +8,7 @@ let hub;
 before(async () => { hub = await new Hub().start(); });
 after(() => hub.stop());
 
-const share = long ? 1 : { "1.0.0": 0.4, "0.0.59": 0.35, "0.0.57": 0.2 }[version];
+const share = long ? 1 : { "1.0.0": 0.4, "0.0.59": 0.3, "0.0.57": 0.15 }[version];
 const perStream = long ? 6 : 1;
 const only = process.env.ONLY;
 
@@ -79,5 +79,5 @@ test(`streams whose connection is cut end as if it weren't, on client ${version}
   console.log(`cuts, client ${version}: ${equal} equal, ${wrong.length} not, ${refused} refused by the official client`);
   for (const w of wrong.slice(0, Number(process.env.SHOW ?? 8))) console.log(`  ${w}`);
   assert.equal(wrong.length, 0, wrong[0]);
-  assert.ok(equal > (only ? 0 : 20));
+  assert.ok(equal > (only ? 0 : 15));
 });
