@@ -265,7 +265,11 @@ func (m *measure) single(j job) error {
 	if !r.ends {
 		for _, a := range waiting {
 			pause(ctx, quiet)
-			if err := a.sub.Leave(); err != nil {
+			more := 0
+			if a.k > 0 {
+				more = len(r.tail(a.k - 1))
+			}
+			if err := a.sub.Leave(more); err != nil {
 				return err
 			}
 		}

@@ -211,7 +211,7 @@ func TestALongRunOfASmallConversationAttachesCheaply(t *testing.T) {
 			if float64(size) > most*float64(text) {
 				t.Errorf("%s over %s: %d bytes for a conversation of %d", turn, wire, size, text)
 			}
-			if err := sub.Leave(); err != nil {
+			if err := sub.Leave(0); err != nil {
 				t.Fatal(err)
 			}
 			got, err := sub.End(0)

@@ -158,7 +158,7 @@ func (m *measure) glance(p *published, k int) error {
 	if err != nil {
 		return err
 	}
-	if err := sub.Leave(); err != nil {
+	if err := sub.Leave(0); err != nil {
 		return err
 	}
 	got, err := sub.End(0)

@@ -92,10 +92,11 @@ func (s *Subscription) End(tail int) (Arrived, error) {
 	return out, err
 }
 
-// Leave ends the subscription; End then tells what the client held.
-func (s *Subscription) Leave() error {
+// Leave ends the subscription once it has got at least more events after its past, or when it seems that they don't
+// come; End then tells what the client held.
+func (s *Subscription) Leave(more int) error {
 	var out struct{}
-	return s.network.worker.call(map[string]any{"op": "leave", "handle": s.handle}, &out)
+	return s.network.worker.call(map[string]any{"op": "leave", "handle": s.handle, "more": more}, &out)
 }
 
 // Try is Replay for goroutines that aren't a test's own.

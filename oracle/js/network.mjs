@@ -118,7 +118,14 @@ async function end({ handle, tail }) {
   for (const line of s.lines.slice(from)) hash.update(line).update("\n");
   return { ...out, received: s.lines.length, early: Math.max(0, s.past - from), late: s.lines.slice(s.past, from), hash: hash.digest("hex") };
 }
-async function leave({ handle }) { attached.get(handle)?.leave(); return {}; }
+/** leave: ends a subscription once `more` events came after its past, or 5 s after: who compares what it holds sees that they are missing. */
+async function leave({ handle, more }) {
+  const s = attached.get(handle);
+  for (const end = Date.now() + 5000; s && !s.closed && s.lines.length - s.past < more && Date.now() < end;) await new Promise((r) => setTimeout(r, 5));
+  await turn(); await turn();
+  s?.leave();
+  return {};
+}
 
 const OPS = { attach, end, leave, hello: async () => ({ node: process.version }) };
 async function answer(line) {
