@@ -164,3 +164,47 @@ func TestAThousandBridgedRuns(t *testing.T) {
 		t.Errorf("a run weighs %d KiB, more than %d", (during-before)/runs, most)
 	}
 }
+
+// TestAHubThatIsKilledDuringABridgedRun kills the hub that calls the agent: another one ends the run, once.
+func TestAHubThatIsKilledDuringABridgedRun(t *testing.T) {
+	agent := newHTTPAgent(t)
+	redis := streamtest.StartRedis(t)
+	args := []string{"--redis", redis.URL(), "--lease-ttl", "3s", "--agent", "a=" + agent.URL}
+	doomed, other := startHub(t, args...), startHub(t, args...)
+	_, closeBody, err := call(t.Context(), http.DefaultClient, doomed.base+"/v1/agents/a", "k1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = closeBody() }()
+	tab := other.attach("k1")
+	tab.stdout.wait(t, func(s string) bool { return strings.Contains(s, "RUN_STARTED") })
+	began := time.Now()
+	if err := doomed.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if code := tab.exit(); code != 0 {
+		t.Fatalf("attach exited with %d", code)
+	}
+	t.Logf("ended after %v", time.Since(began).Round(time.Millisecond))
+	ends := 0
+	for _, entry := range redis.Client(t).XRange(t.Context(), "agui:run:k1", "-", "+").Val() {
+		if event, _ := entry.Values["event"].(string); strings.Contains(event, "RUN_ERROR") || strings.Contains(event, "RUN_FINISHED") {
+			ends++
+			if !strings.Contains(event, "producer_lost") {
+				t.Errorf("ended with %s", event)
+			}
+		}
+	}
+	if ends != 1 {
+		t.Errorf("%d ends", ends)
+	}
+	close(agent.goOn)
+	body, closeNext, err := call(t.Context(), http.DefaultClient, other.base+"/v1/agents/a", "k2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = closeNext() }()
+	if rest, err := io.ReadAll(body); err != nil || !strings.Contains(string(rest), "RUN_FINISHED") {
+		t.Errorf("the next run: %v", err)
+	}
+}
