@@ -240,7 +240,7 @@ func (b *Bridge) claim(ctx context.Context, thread string, supersede bool) (*Run
 			b.mu.Unlock()
 			return nil, ErrFull
 		case !busy:
-			r := b.newRun(thread)
+			r := b.newRun(thread) //nolint:contextcheck // it outlives the request that starts it
 			b.claims[thread], b.runs[r] = r, struct{}{}
 			b.mu.Unlock()
 			return r, nil

@@ -64,7 +64,7 @@ func (c *call) drive(ctx context.Context) {
 	defer b.forget(r)
 	total := time.AfterFunc(c.agent.Limits.Total, func() { r.cancel(errTotal) })
 	defer total.Stop()
-	defer c.hearCancel()()
+	defer c.hearCancel()() //nolint:contextcheck // the run has one of its own
 	err := c.answer(ctx)
 	how := c.finish(context.WithoutCancel(ctx), err)
 	b.end(r)
@@ -123,7 +123,7 @@ func (c *call) post(ctx context.Context, accept string) (*http.Response, error) 
 	}
 	timer := time.AfterFunc(c.agent.Limits.FirstByte, func() { c.run.cancel(errFirstByte) })
 	defer timer.Stop()
-	return c.agent.client.Do(req) //nolint:bodyclose // the caller closes it
+	return c.agent.client.Do(req)
 }
 
 // decoderOf is what the answer is: protobuf if it says so, else an event stream, as the official client takes it.
@@ -163,7 +163,7 @@ func (c *call) read(ctx context.Context, body io.Reader, dec framing.Decoder) er
 			}
 		}
 		if err != nil {
-			return c.over(ctx, err, dec, emit, write)
+			return c.over(ctx, err, func() error { return dec.Finish(emit) })
 		}
 		if err := c.written(c.writer.Flush(write)); err != nil {
 			return err
@@ -196,15 +196,15 @@ func (c *call) progress(silence *time.Timer) {
 	}
 }
 
-// over says what it means that an answer has ended, or broke off with err.
-func (c *call) over(ctx context.Context, err error, dec framing.Decoder, emit func(framing.Frame) error, write context.Context) error {
+// over says what it means that an answer has ended, or broke off with err. finish takes what its end completes.
+func (c *call) over(ctx context.Context, err error, finish func() error) error {
 	clean := errors.Is(err, io.EOF)
 	if clean {
-		if err := c.written(dec.Finish(emit)); err != nil && !errors.Is(err, framing.ErrTruncated) {
+		if err := c.written(finish()); err != nil && !errors.Is(err, framing.ErrTruncated) {
 			return err
 		}
 	}
-	if err := c.written(c.writer.Flush(write)); err != nil {
+	if err := c.written(c.writer.Flush(context.WithoutCancel(ctx))); err != nil {
 		return err
 	}
 	switch {
@@ -253,7 +253,7 @@ func (c *call) written(err error) error {
 func (c *call) take(ctx context.Context, f framing.Frame) error {
 	if f.Err != nil {
 		c.reject(f.Err.Error())
-		return nil
+		return nil //nolint:nilerr // the next one may be well
 	}
 	if c.started && c.event.Parse(f.Data) == nil && c.event.Type == agui.RunStarted {
 		c.reject("RUN_STARTED while the run is open") // one answer is one run: to begin anew would take away what all have seen

@@ -92,11 +92,12 @@ const (
 
 // mend ends a run whose log failed once the log takes something again: what is written is read anew, and goes on from
 // there. Where that takes too long, or the hub stops, the run is left to whoever finds it without a producer.
-func (c *call) mend(ctx context.Context, how string, cause error) {
+func (c *call) mend(ctx context.Context, how string, cause error) { //nolint:contextcheck // it also heeds the context of the run, which is another one
 	ctx, cancel := context.WithTimeout(ctx, mendFor)
 	defer cancel()
-	stop := context.AfterFunc(c.run.ctx(), func() {
-		if errors.Is(context.Cause(c.run.ctx()), errStopped) {
+	life := c.run.ctx()
+	stop := context.AfterFunc(life, func() {
+		if errors.Is(context.Cause(life), errStopped) {
 			cancel()
 		}
 	})

@@ -1,6 +1,7 @@
 package framing_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
@@ -16,8 +17,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // decode gives a decoder body in pieces of at most step bytes.
-func decode(t testing.TB, d framing.Decoder, body []byte, step int) (frames []framing.Frame, err error) {
-	t.Helper()
+func decode(tb testing.TB, d framing.Decoder, body []byte, step int) (frames []framing.Frame, err error) {
+	tb.Helper()
 	emit := func(f framing.Frame) error {
 		frames = append(frames, f)
 		return nil
@@ -91,11 +92,11 @@ func jsonOnly(lines [][]byte) (out [][]byte) {
 	return out
 }
 
-func canonical(t testing.TB, raw []byte) string {
-	t.Helper()
+func canonical(tb testing.TB, raw []byte) string {
+	tb.Helper()
 	text, err := oracle.Canonical(raw)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return text
 }
@@ -151,7 +152,7 @@ func FuzzProtobuf(f *testing.F) {
 			t.Fatalf("whole: %d %v, in pieces: %d %v", len(whole), wholeErr, len(pieces), piecesErr)
 		}
 		for i, f := range whole {
-			if string(f.Data) != string(pieces[i].Data) {
+			if !bytes.Equal(f.Data, pieces[i].Data) {
 				t.Fatalf("frame %d differs", i)
 			}
 			if f.Err == nil && !json.Valid(f.Data) {

@@ -2,6 +2,7 @@ package framing
 
 import (
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -62,7 +63,7 @@ func decodeMessage(name string, b []byte, depth int) (object, error) {
 		f := fields[num-1]
 		if f.kind > kindBool && !f.repeated {
 			if typ == protowire.BytesType {
-				parts[int(num)] = append(parts[int(num)][:len(parts[int(num)]):len(parts[int(num)])], data...)
+				parts[int(num)] = append(slices.Clip(parts[int(num)]), data...)
 			}
 			return nil
 		}

@@ -1,6 +1,7 @@
 package framing
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -19,7 +20,7 @@ func decodeEvent(b []byte) (object, error) {
 		case typ != protowire.BytesType || (arm != 0 && arm != int(num)):
 			return errEvent
 		default:
-			arm, body = int(num), append(body[:len(body):len(body)], data...)
+			arm, body = int(num), append(slices.Clip(body), data...)
 		}
 		return nil
 	})
@@ -46,9 +47,7 @@ func decodeEvent(b []byte) (object, error) {
 	}
 	delete(event, "base")
 	delete(base, "type")
-	for k, v := range base {
-		event[k] = v
-	}
+	maps.Copy(event, base)
 	event["type"] = name
 	return event, nil
 }
@@ -105,9 +104,7 @@ func oneOf(m object, arms ...string) error {
 	if found == "" {
 		return nil
 	}
-	for k, v := range inner {
-		m[k] = v
-	}
+	maps.Copy(m, inner)
 	m["type"] = found
 	return nil
 }

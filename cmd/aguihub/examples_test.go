@@ -208,15 +208,15 @@ func TestTheTrapsInTheDocs(t *testing.T) {
 	for _, f := range files {
 		_, said, _ := run(t, "", "check", filepath.Join(traps, f.Name()))
 		said = strings.ReplaceAll(said, traps+string(filepath.Separator), "")
-		if _, at, _ := strings.Cut(string(doc), "$ aguihub check "+f.Name()+"\n"); at == "" {
+		_, at, found := strings.Cut(string(doc), "$ aguihub check "+f.Name()+"\n")
+		if !found {
 			t.Errorf("the docs lack %s", f.Name())
 			continue
-		} else {
-			for line := range strings.Lines(said) {
-				section, _, _ := strings.Cut(at, "```")
-				if !strings.HasPrefix(line, "note: no input") && !strings.Contains(section, line) {
-					t.Errorf("%s: the docs lack the line %s", f.Name(), line)
-				}
+		}
+		section, _, _ := strings.Cut(at, "```")
+		for line := range strings.Lines(said) {
+			if !strings.HasPrefix(line, "note: no input") && !strings.Contains(section, line) {
+				t.Errorf("%s: the docs lack the line %s", f.Name(), line)
 			}
 		}
 	}

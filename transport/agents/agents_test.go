@@ -205,17 +205,17 @@ func (g *gate) serve(w http.ResponseWriter, q *http.Request) {
 }
 
 // begin posts and reads until the text has begun. leave is how the caller goes.
-func (r *rig) begin(t testing.TB, path, body string) (leave func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	resp := r.post(ctx, t, path, body)
+func (r *rig) begin(tb testing.TB, path, body string) (leave func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	resp := r.post(ctx, tb, path, body)
 	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d", resp.StatusCode)
+		tb.Fatalf("status %d", resp.StatusCode)
 	}
 	buf, text := make([]byte, 4096), ""
 	for !strings.Contains(text, "begun") {
 		n, err := resp.Body.Read(buf)
-		must(t, err)
+		must(tb, err)
 		text += string(buf[:n])
 	}
 	return func() { cancel(); _ = resp.Body.Close() }

@@ -19,6 +19,7 @@ import (
 	"github.com/aguihub/aguihub/agui"
 	"github.com/aguihub/aguihub/bridge"
 	"github.com/aguihub/aguihub/oracle"
+	"github.com/aguihub/aguihub/transport/transporttest"
 )
 
 // long runs the measure in full: every stream with both clients, and more seeds of what breaks.
@@ -80,9 +81,10 @@ func playable(s oracle.Stream) string {
 	return ""
 }
 
-// turns are the inputs that ask for a stream's runs: each with the messages that the agent says it was asked with, else with one
-// of the user's.
-func turns(s oracle.Stream) []oracle.HTTPTurn {
+// turns are the inputs that ask for a stream's runs: each with the messages that the agent says it was asked with, as a client can
+// hold them, else with one of the user's.
+func turns(t *testing.T, o *oracle.Oracle, s oracle.Stream) []oracle.HTTPTurn {
+	t.Helper()
 	out := make([]oracle.HTTPTurn, len(s.Runs))
 	for i, r := range s.Runs {
 		out[i] = oracle.HTTPTurn{RunID: r.RunID, Messages: json.RawMessage(fmt.Sprintf(`[{"id":"asked-%d","role":"user","content":"question %d"}]`, i, i))}
@@ -90,7 +92,12 @@ func turns(s oracle.Stream) []oracle.HTTPTurn {
 			Input struct{ Messages json.RawMessage }
 		}
 		if json.Unmarshal(r.Lines[0], &started) == nil && len(started.Input.Messages) > 0 {
-			out[i].Messages = started.Input.Messages
+			held := o.Replay(t, oracle.Job{Lines: [][]byte{
+				[]byte(transporttest.Started("r", "t")), fmt.Appendf(nil, `{"type":"MESSAGES_SNAPSHOT","messages":%s}`, started.Input.Messages),
+			}})
+			if held.OK {
+				out[i].Messages = json.RawMessage(held.Messages)
+			}
 		}
 	}
 	return out
@@ -102,17 +109,18 @@ func rngOf(name string) *rand.Rand {
 	return rand.New(rand.NewPCG(h.Sum64(), 7)) //nolint:gosec // for tests
 }
 
-// tab attaches to a run by SSE and returns what it gets, up to the run's end. attached is called with the first event.
-func (r *rig) tab(t testing.TB, run string, attached func()) [][]byte {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+// tab attaches by SSE and returns what it gets, up to the end of a run. attached is called with the first event.
+func (r *rig) tab(tb testing.TB, target, run string, attached func()) [][]byte {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/v1/runs/"+url.PathEscape(run)+"/sse", http.NoBody)
-	must(t, err)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/v1/"+target+"/sse", http.NoBody)
+	must(tb, err)
 	resp, err := r.client.Do(req)
-	must(t, err)
+	must(tb, err)
 	defer func() { _ = resp.Body.Close() }()
 	var got [][]byte
+	current := ""
 	lines := bufio.NewReaderSize(resp.Body, 1<<20)
 	for {
 		line, err := lines.ReadString('\n')
@@ -120,13 +128,27 @@ func (r *rig) tab(t testing.TB, run string, attached func()) [][]byte {
 			if len(got) == 0 {
 				attached()
 			}
-			got = append(got, []byte(strings.TrimSuffix(data, "\n")))
+			event := []byte(strings.TrimSuffix(data, "\n"))
+			got = append(got, event)
+			var e agui.Event
+			if e.Parse(event) != nil {
+				continue
+			}
+			if e.Type == agui.RunStarted {
+				current = e.RunID() // on a thread the run before may be restated first
+			} else if e.Type.Terminal() && current == run {
+				return got
+			}
 		}
 		if err != nil {
 			return got
 		}
 	}
 }
+
+// runTarget and threadTarget are what a tab attaches to.
+func runTarget(run string) string       { return "runs/" + url.PathEscape(run) }
+func threadTarget(thread string) string { return "threads/" + url.PathEscape(thread) }
 
 // TestBridgedIsAsDirect is the measure: an HttpAgent that calls an agent through the hub ends with what it ends with straight at the
 // agent, and so does a tab that attaches in between.
@@ -172,14 +194,12 @@ func TestBridgedIsAsDirect(t *testing.T) {
 }
 
 // differing are the streams for which a tab can't hold what the caller does, with the reason.
-var differing = map[string]string{
-	"dotnet-step08_multimodalmessages-withinput": "the caller keeps its own message with a legacy part of type binary; a tab's client turns it into an image",
-}
+var differing = map[string]string{}
 
 // measureBridged plays one stream; false where the client refuses it straight at the agent.
 func measureBridged(t *testing.T, o *oracle.Oracle, clients *oracle.HTTPAgents, s oracle.Stream, version string) bool {
 	rng := rngOf(s.Name + version)
-	job := oracle.HTTPJob{Version: version, ThreadID: s.Runs[0].ThreadID, Initial: s.Initial, Turns: turns(s)}
+	job := oracle.HTTPJob{Version: version, ThreadID: s.Runs[0].ThreadID, Initial: s.Initial, Turns: turns(t, o, s)}
 	if o.FirstRejected(t, s.Job()) != nil { // hubs send what client 1.0.0 takes
 		return false
 	}
@@ -206,7 +226,7 @@ func measureBridged(t *testing.T, o *oracle.Oracle, clients *oracle.HTTPAgents, 
 	tab := make(chan [][]byte, 1)
 	go func() {
 		<-stop.reached
-		tab <- r.tab(t, last.RunID, sync.OnceFunc(func() { close(stop.goOn) }))
+		tab <- r.tab(t, threadTarget(last.ThreadID), last.RunID, sync.OnceFunc(func() { close(stop.goOn) }))
 	}()
 	job.URL = r.url + "/v1/agents/a"
 	got := clients.Run(t, job)
@@ -218,7 +238,7 @@ func measureBridged(t *testing.T, o *oracle.Oracle, clients *oracle.HTTPAgents, 
 	if !held.OK {
 		t.Errorf("the tab that attached at event %d is refused at %d: %s: %s", stop.after, held.At, held.Stage, held.Error)
 	} else if diff := oracle.Diff(got.Snapshot, held.Snapshot, s.Legacy); diff != "" && !older && differing[s.Name] == "" {
-		t.Errorf("the tab that attached at event %d: %s", stop.after, diff)
+		t.Errorf("the tab that attached at event %d: %s\nit got\n%s", stop.after, diff, bytes.Join(seen, []byte("\n")))
 	}
 	return true
 }
@@ -238,7 +258,7 @@ func TestTheRunGoesOnWithoutItsCaller(t *testing.T) {
 		leave := 1 + rng.IntN(len(run.Lines))
 		p := newPlayer(s)
 		r := newRig(t, bridge.Config{}, agent(t, "a", p.serve))
-		job := oracle.HTTPJob{Version: oracle.V1, URL: r.url + "/v1/agents/a", ThreadID: run.ThreadID, Initial: s.Initial, Turns: turns(s)}
+		job := oracle.HTTPJob{Version: oracle.V1, URL: r.url + "/v1/agents/a", ThreadID: run.ThreadID, Initial: s.Initial, Turns: turns(t, o, s)}
 		job.Turns[0].LeaveAfter = leave
 		clients.Run(t, job)
 		r.ended(t, run.RunID)
@@ -252,7 +272,7 @@ func TestTheRunGoesOnWithoutItsCaller(t *testing.T) {
 				t.Fatalf("%s: event %d is %q, published as %q", s.Name, i, en.Event, run.Lines[i])
 			}
 		}
-		if held := o.Replay(t, oracle.Job{Lines: r.tab(t, run.RunID, func() {})}); !held.OK {
+		if held := o.Replay(t, oracle.Job{Lines: r.tab(t, runTarget(run.RunID), run.RunID, func() {})}); !held.OK {
 			t.Fatalf("%s: a late tab: %s", s.Name, held.Error)
 		}
 	}
@@ -306,7 +326,7 @@ func TestBrokenAgents(t *testing.T) {
 		if ends != 1 || inLog != 1 {
 			t.Fatalf("%s, %s: %d ends for the caller, %d in the log: %q", s.Name, how, ends, inLog, events[len(events)-1])
 		}
-		if held := o.Replay(t, oracle.Job{Lines: r.tab(t, run.RunID, func() {})}); !held.OK {
+		if held := o.Replay(t, oracle.Job{Lines: r.tab(t, runTarget(run.RunID), run.RunID, func() {})}); !held.OK {
 			t.Fatalf("%s, %s: a late tab: %s", s.Name, how, held.Error)
 		}
 		codes[codeOf(t, events)]++

@@ -41,35 +41,35 @@ type rig struct {
 	client *http.Client
 }
 
-func newRig(t testing.TB, cfg bridge.Config, called ...bridge.Agent) *rig {
-	t.Helper()
-	r := &rig{Hub: transporttest.New(t, backfill.Config{})}
+func newRig(tb testing.TB, cfg bridge.Config, called ...bridge.Agent) *rig {
+	tb.Helper()
+	r := &rig{Hub: transporttest.New(tb, backfill.Config{})}
 	if testing.Verbose() {
-		r.Logger = zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
+		r.Logger = zaptest.NewLogger(tb, zaptest.Level(zap.WarnLevel))
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	publisher, err := publish.New(r.Log, r.Registry, publish.Config{})
-	must(t, err)
+	must(tb, err)
 	cfg.Agents = called
 	r.bridge, err = bridge.New(ctx, publisher, agents.Threads{Service: r.Service}, cfg, r.Logger)
-	must(t, err)
+	must(tb, err)
 	streams, err := sse.New(ctx, r.Service, transport.Config{}, r.Logger)
-	must(t, err)
+	must(tb, err)
 	streams.Mount(r.Mux)
 	look, err := lookup.New(r.Service, r.Registry, transport.Config{}, r.Logger)
-	must(t, err)
+	must(tb, err)
 	look.Mount(r.Mux)
 	server, err := agents.New(r.bridge, streams, transport.Config{}, r.Logger)
-	must(t, err)
+	must(tb, err)
 	server.Mount(r.Mux)
-	listening := httptest.NewServer(r.Handler(t))
+	listening := httptest.NewServer(r.Handler(tb))
 	r.url = listening.URL
 	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
-	t.Cleanup(func() {
-		stop, stopped := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	tb.Cleanup(func() {
+		stop, stopped := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
 		defer stopped()
 		if err := r.bridge.Close(stop); err != nil {
-			t.Errorf("bridge: %v", err)
+			tb.Errorf("bridge: %v", err)
 		}
 		streams.Close(stop)
 		listening.Close()
@@ -79,10 +79,10 @@ func newRig(t testing.TB, cfg bridge.Config, called ...bridge.Agent) *rig {
 	return r
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
@@ -93,29 +93,29 @@ func input(thread, run string, more ...string) string {
 }
 
 // post calls an agent through the hub. The body is the caller's to close.
-func (r *rig) post(ctx context.Context, t testing.TB, path, body string) *http.Response {
-	t.Helper()
+func (r *rig) post(ctx context.Context, tb testing.TB, path, body string) *http.Response {
+	tb.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/agents/"+path, strings.NewReader(body))
-	must(t, err)
+	must(tb, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
 	resp, err := r.client.Do(req)
-	must(t, err)
+	must(tb, err)
 	return resp
 }
 
 // call is post, and reads the answer: the events, or the problem's code.
-func (r *rig) call(t testing.TB, path, body string) (status int, events []string, code string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+func (r *rig) call(tb testing.TB, path, body string) (status int, events []string, code string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
-	resp := r.post(ctx, t, path, body)
+	resp := r.post(ctx, tb, path, body)
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
-	must(t, err)
+	must(tb, err)
 	if resp.StatusCode != http.StatusOK {
 		var problem transport.Problem
-		must(t, json.Unmarshal(text, &problem))
+		must(tb, json.Unmarshal(text, &problem))
 		return resp.StatusCode, nil, problem.Code
 	}
 	return resp.StatusCode, dataOf(string(text)), ""
@@ -132,23 +132,23 @@ func dataOf(text string) (events []string) {
 }
 
 // log is what the log has of a run.
-func (r *rig) log(t testing.TB, run string) []stream.Entry {
-	t.Helper()
-	page, err := r.Log.Range(t.Context(), stream.RunID(run), stream.ID{}, 10_000, 256<<20)
-	must(t, err)
+func (r *rig) log(tb testing.TB, run string) []stream.Entry {
+	tb.Helper()
+	page, err := r.Log.Range(tb.Context(), stream.RunID(run), stream.ID{}, 10_000, 256<<20)
+	must(tb, err)
 	if page.More {
-		t.Fatal("a longer log than this test reads")
+		tb.Fatal("a longer log than this test reads")
 	}
 	return page.Entries
 }
 
 // ended waits until a run's end is in the log.
-func (r *rig) ended(t testing.TB, run string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+func (r *rig) ended(tb testing.TB, run string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
 	if err := (agents.Threads{Service: r.Service}).Wait(ctx, run); err != nil {
-		t.Fatalf("run %s: %v", run, err)
+		tb.Fatalf("run %s: %v", run, err)
 	}
 }
 
@@ -166,13 +166,13 @@ func typesOf(events []string) (types []string) {
 }
 
 // codeOf is the code of the last event, a RUN_ERROR.
-func codeOf(t testing.TB, events []string) string {
-	t.Helper()
+func codeOf(tb testing.TB, events []string) string {
+	tb.Helper()
 	if len(events) == 0 {
-		t.Fatal("no events")
+		tb.Fatal("no events")
 	}
 	var e struct{ Type, Code string }
-	must(t, json.Unmarshal([]byte(events[len(events)-1]), &e))
+	must(tb, json.Unmarshal([]byte(events[len(events)-1]), &e))
 	if e.Type != "RUN_ERROR" {
 		return e.Type
 	}
@@ -180,10 +180,10 @@ func codeOf(t testing.TB, events []string) string {
 }
 
 // agent starts an HTTP server that is called as the agent of that name.
-func agent(t testing.TB, name string, handle http.HandlerFunc) bridge.Agent {
-	t.Helper()
+func agent(tb testing.TB, name string, handle http.HandlerFunc) bridge.Agent {
+	tb.Helper()
 	server := httptest.NewServer(handle)
-	t.Cleanup(server.Close)
+	tb.Cleanup(server.Close)
 	return bridge.Agent{Name: name, URL: server.URL + "/run"}
 }
 

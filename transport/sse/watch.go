@@ -23,7 +23,7 @@ func (s *Server) Watch(w http.ResponseWriter, r *http.Request, run stream.RunID,
 	defer leave()
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(group, func() { cancel(transport.Draining()) })()
+	defer context.AfterFunc(group, func() { cancel(transport.Draining()) })() //nolint:contextcheck // it ends with the server, not with the request
 
 	s.stats.accepted.Add(1)
 	s.stats.open.Add(1)
