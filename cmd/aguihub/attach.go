@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -23,13 +25,18 @@ const (
 
 // attachCommand prints what a subscriber sees.
 type attachCommand struct {
-	ID     string `arg:"" name:"run" help:"The run's id, or the thread's with --thread."`
-	Thread bool   `help:"The id names a thread: its runs are followed one after another, without an end."`
-	From   string `default:"snapshot" enum:"snapshot,start" help:"What comes first: snapshots of what has been, or the run's own events from its first one: snapshot or start (${default})."`
-	Head   string `placeholder:"RUN" help:"Follow this run's branch of the thread."`
-	Raw    bool   `help:"Include RAW events of the past."`
-	Lines  bool   `help:"Print the lines of the wire as they come: events with their cursors, and control lines."`
+	ID      string `arg:"" name:"run" help:"The run's id, or the thread's with --thread."`
+	Thread  bool   `help:"The id names a thread: its runs are followed one after another, without an end."`
+	From    string `default:"snapshot" enum:"snapshot,start" help:"What comes first: snapshots of what has been, or the run's own events from its first one: snapshot or start (${default})."`
+	After   string `placeholder:"CURSOR" help:"Go on after this cursor, as --lines shows them."`
+	Catchup string `default:"events" enum:"events,snapshot,auto" help:"How to be brought on after a cursor: by the missed events while they are few, by snapshots, or by the smaller: events, snapshot or auto (${default})."`
+	Head    string `placeholder:"RUN" help:"Follow this run's branch of the thread."`
+	Raw     bool   `help:"Include RAW events of the past."`
+	Lines   bool   `help:"Print the lines of the wire as they come: events with their cursors, and control lines."`
 	hubFlag
+
+	cursor    string // of what was printed last
+	connected bool   // at least once
 }
 
 // line is an event line or a control line.
@@ -40,8 +47,52 @@ type line struct {
 	ID      string          `json:"id"`
 }
 
-// Run implements the subcommand. It returns at the run's end, or when ctx ends.
+// comeBack is for how long a lost hub is looked for, and how long the pauses grow.
+const (
+	comeBack = 2 * time.Minute
+	maxPause = 5 * time.Second
+)
+
+// Run implements the subcommand. It returns at the run's end, or when ctx ends. A connection that was lost, or closed with
+// a code that invites to come back, is made anew from the cursor.
 func (c *attachCommand) Run(ctx context.Context, con stdio) error {
+	c.cursor = c.After
+	lost := time.Now()
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, maxPause) {
+		before := c.cursor
+		err := c.follow(ctx, con)
+		if c.cursor != before {
+			lost, pause = time.Now(), 100*time.Millisecond
+		}
+		if err == nil || ctx.Err() != nil || !c.connected || !again(err) || time.Since(lost) > comeBack {
+			return err
+		}
+		_, _ = fmt.Fprintf(con.err, "%v; coming back\n", err)
+		t := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return interrupted()
+		case <-t.C:
+		}
+	}
+}
+
+// again says whether a lost connection may be made anew: docs/contract.md, section 3.
+func again(err error) bool {
+	var ce websocket.CloseError
+	if !errors.As(err, &ce) {
+		return true // cut, or nobody answers
+	}
+	switch ce.Code {
+	case 1001, 1005, 1006, 1011, 1012, 1013, 1015, 4408, 4429:
+		return true
+	}
+	return false
+}
+
+// follow attaches once and prints until the socket ends.
+func (c *attachCommand) follow(ctx context.Context, con stdio) error {
 	u, err := c.target()
 	if err != nil {
 		return err
@@ -52,6 +103,7 @@ func (c *attachCommand) Run(ctx context.Context, con stdio) error {
 		return c.refused(ctx, resp, err)
 	}
 	defer func() { _ = ws.CloseNow() }()
+	c.connected = true
 	ws.SetReadLimit(maxFrame)
 	for {
 		_, data, err := ws.Read(ctx)
@@ -82,6 +134,11 @@ func (c *attachCommand) target() (*url.URL, error) {
 	q := url.Values{}
 	if c.From != "snapshot" {
 		q.Set("from", c.From)
+	}
+	if c.cursor != "" {
+		q.Del("from")
+		q.Set("after", c.cursor)
+		q.Set("catchup", c.Catchup)
 	}
 	if c.Head != "" {
 		q.Set("head", c.Head)
@@ -119,9 +176,20 @@ func (c *attachCommand) closed(ctx context.Context, err error) error {
 	case websocket.StatusCode(transport.CloseUnknownRun):
 		return fmt.Errorf("unknown run %s: nobody has published to it (4404 %s)", c.ID, ce.Reason)
 	default:
-		return fmt.Errorf("the hub closed the connection: %d %s", ce.Code, ce.Reason)
+		return &closedError{ce}
 	}
 }
+
+// closedError says that the hub closed the socket otherwise than at the run's end.
+type closedError struct{ close websocket.CloseError }
+
+// Error implements error.
+func (e *closedError) Error() string {
+	return fmt.Sprintf("the hub closed the connection: %d %s", e.close.Code, e.close.Reason)
+}
+
+// Unwrap gives the close error.
+func (e *closedError) Unwrap() error { return e.close }
 
 // print writes the events of a message, or its lines as they are.
 func (c *attachCommand) print(con stdio, data []byte) error {
@@ -130,13 +198,19 @@ func (c *attachCommand) print(con stdio, data []byte) error {
 		if len(raw) == 0 {
 			continue
 		}
+		var l line
+		if err := json.Unmarshal(raw, &l); err != nil {
+			return fmt.Errorf("a line that isn't JSON: %w", err)
+		}
+		if l.ID != "" {
+			c.cursor = l.ID
+		}
 		if !c.Lines {
-			var l line
-			if err := json.Unmarshal(raw, &l); err != nil {
-				return fmt.Errorf("a line that isn't JSON: %w", err)
-			}
-			if l.Control == "skipped" {
+			switch l.Control {
+			case "skipped":
 				_, _ = fmt.Fprintf(con.err, "skipped %s: %s (aguihub check %s tells more)\n", l.ID, l.Reason, c.ID)
+			case "reset":
+				_, _ = fmt.Fprintf(con.err, "reset: %s; what follows starts from nothing\n", l.Reason)
 			}
 			if raw = l.Event; raw == nil {
 				continue
