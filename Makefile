@@ -39,6 +39,7 @@ bench: ## the benchmarks
 
 sweep: setup ## the measure in full: every k of every stream and of 200 generated ones, in process and over the network
 	AGUIHUB_SWEEP=1 $(GO) test -p 1 -timeout 120m -count 1 -v -run '^TestAttach' ./agui ./e2e
+	AGUIHUB_SWEEP=1 $(GO) test -timeout 30m -count 1 -v -run '^Test(Bridged|TheRunGoesOn|BrokenAgents)' ./transport/agents
 
 clean:
 	rm -rf bin

@@ -96,7 +96,7 @@ func (c *call) mend(ctx context.Context, how string, cause error) { //nolint:con
 	ctx, cancel := context.WithTimeout(ctx, mendFor)
 	defer cancel()
 	life := c.run.ctx()
-	stop := context.AfterFunc(life, func() {
+	stop := context.AfterFunc(life, func() { //nolint:contextcheck // the run's own, which the writing outlives
 		if errors.Is(context.Cause(life), errStopped) {
 			cancel()
 		}

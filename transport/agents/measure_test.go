@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,7 @@ import (
 )
 
 // long runs the measure in full: every stream with both clients, and more seeds of what breaks.
-var long = flag.Bool("sweep", false, "measure all streams")
+var long = flag.Bool("sweep", os.Getenv("AGUIHUB_SWEEP") != "", "measure all streams")
 
 // player is an agent that plays recorded runs, by the run that it is asked for.
 type player struct {
