@@ -94,7 +94,7 @@ func (f *fold) indexCall(id string, m *message, at int) {
 }
 
 // measure makes size exact. What replaces something else makes it grow without need, so it is called again and again.
-func (f *fold) measure() int {
+func (f *fold) measure() {
 	size := len(f.state.raw())
 	var segs [][]byte
 	for _, m := range f.msgs {
@@ -102,7 +102,6 @@ func (f *fold) measure() int {
 		size += messageCost + sizeOf(segs)
 	}
 	f.size, f.measured = size, size
-	return size
 }
 
 func sizeOf(segs [][]byte) int {

@@ -141,7 +141,7 @@ func (p *packer) finish(header string, limit int) ([]byte, error) {
 		return nil, err
 	}
 	_, err = z.Write(p.out)
-	if err = errors.Join(err, z.Close()); err != nil {
+	if err := errors.Join(err, z.Close()); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil

@@ -150,7 +150,7 @@ func (u *unpacker) readItem(a *Admission) {
 	if u.err != nil {
 		return
 	}
-	twice := false
+	var twice bool
 	switch {
 	case o.legacy && (o.kind == itemSpan || o.kind == itemReasoning) && l == nil:
 		place := a.legacy(o.kind)

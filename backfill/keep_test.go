@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +20,7 @@ func grow(t *testing.T, r *rig, run string, n int) (middle, last string) {
 	r.begin(t, run, "t1")
 	last = r.publish(t, run, opening(run))
 	for i := range n {
-		last = r.publish(t, run, `{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"P","content":{"i":`+fmt.Sprint(i)+`}}`)
+		last = r.publish(t, run, `{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"P","content":{"i":`+strconv.Itoa(i)+`}}`)
 		if i == n/2 {
 			middle = r.publish(t, run, delta(run, "half;"))
 		}
@@ -220,7 +221,7 @@ func TestAThreadOutlivesTheStreamsOfItsRuns(t *testing.T) {
 			w.all()
 			synctest.Wait()
 			if erased {
-				if err := first.Service.Delete(t.Context(), "r1"); err != nil {
+				if err := first.Delete(t.Context(), "r1"); err != nil {
 					t.Fatal(err)
 				}
 			} else {
@@ -251,7 +252,7 @@ func TestDeletion(t *testing.T) {
 		run.all()
 		idle.all()
 		for range 2 { // it may be repeated
-			if err := a.Service.Delete(t.Context(), "r2"); err != nil {
+			if err := a.Delete(t.Context(), "r2"); err != nil {
 				t.Fatal(err)
 			}
 		}

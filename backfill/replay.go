@@ -77,8 +77,9 @@ func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error)
 	if rep.run.Ended() { // nothing that comes after is sent
 		ses.at = rep.cursor
 		items := ses.items[:0]
-		ses.items = append(items, live(ses.place(ses.at), 0), ses.end())
-		return ses.items, nil
+		items = append(items, live(ses.place(ses.at), 0), ses.end())
+		ses.items = items
+		return items, nil
 	}
 	if c := rep.cursor.Entry; !c.IsZero() && !c.Less(rep.start) {
 		sub, ok, err := ses.feed.JoinAfter(rep.cursor.Entry)

@@ -327,15 +327,15 @@ func (w *reader) take(it Item) {
 		w.raw = append(w.raw, string(it.Line))
 		w.control(it)
 	case it.Delivery != nil:
-		word := ""
+		var word strings.Builder
 		for _, e := range it.Delivery.Events {
-			word += "+" + short(e)
+			word.WriteString("+" + short(e))
 			w.raw = append(w.raw, string(e))
 		}
 		if it.Delivery.Reason != "" {
-			word += "(" + it.Delivery.Reason + ")"
+			word.WriteString("(" + it.Delivery.Reason + ")")
 		}
-		w.words = append(w.words, word)
+		w.words = append(w.words, word.String())
 		w.entry(it.Cursor)
 	default:
 		w.words = append(w.words, short(it.Event))

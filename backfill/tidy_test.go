@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -167,7 +168,7 @@ func TestAColdAttachReadsFewEntriesOfRedis(t *testing.T) {
 	const n = 20_000
 	recs := []stream.Record{{Event: []byte(started("r1", "t1")), Input: []byte(input("r1", "t1"))}}
 	for i := range n {
-		recs = append(recs, stream.Record{Event: []byte(`{"type":"STATE_SNAPSHOT","snapshot":{"i":` + fmt.Sprint(i) + `}}`)})
+		recs = append(recs, stream.Record{Event: []byte(`{"type":"STATE_SNAPSHOT","snapshot":{"i":` + strconv.Itoa(i) + `}}`)})
 		if len(recs) == 500 {
 			if _, err := log.Append(t.Context(), "r1", recs...); err != nil {
 				t.Fatal(err)

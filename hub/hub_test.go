@@ -3,9 +3,9 @@ package hub
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -172,7 +172,7 @@ func queued(t *testing.T, s *Subscriber) (got []*Delivery, err error) {
 func numbers(i, j int) []string {
 	var out []string
 	for ; i <= j; i++ {
-		out = append(out, fmt.Sprint(i))
+		out = append(out, strconv.Itoa(i))
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/coder/websocket"
@@ -84,11 +85,7 @@ func again(err error) bool {
 	if !errors.As(err, &ce) {
 		return true // cut, or nobody answers
 	}
-	switch ce.Code {
-	case 1001, 1005, 1006, 1011, 1012, 1013, 1015, 4408, 4429:
-		return true
-	}
-	return false
+	return slices.Contains([]websocket.StatusCode{1001, 1005, 1006, 1011, 1012, 1013, 1015, 4408, 4429}, ce.Code)
 }
 
 // follow attaches once and prints until the socket ends.

@@ -1,6 +1,7 @@
 package streamtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -126,7 +127,7 @@ func checkEntries(t *testing.T, got []stream.Entry, ids []stream.ID, from int) {
 		t.Fatalf("%d entries, want %d", len(got), len(ids))
 	}
 	for i, e := range got {
-		if e.ID != ids[i] || string(e.Event) != string(event(from+i).Event) {
+		if e.ID != ids[i] || !bytes.Equal(e.Event, event(from+i).Event) {
 			t.Fatalf("entry %d is %v %s, want %v %s", i, e.ID, e.Event, ids[i], event(from+i).Event)
 		}
 	}
@@ -148,7 +149,7 @@ func testOrder(t *testing.T, b Backend) {
 	if err != nil || len(first) != 1 {
 		t.Fatalf("%v, %v", first, err)
 	}
-	ids := append(first, fill(t, log, r, 1, 120)...)
+	ids := slices.Concat(first, fill(t, log, r, 1, 120))
 	if !slices.IsSortedFunc(ids, stream.ID.Compare) || len(slices.Compact(slices.Clone(ids))) != 120 {
 		t.Fatal("ids don't strictly increase")
 	}
@@ -210,7 +211,7 @@ func testAnchor(t *testing.T, b Backend) {
 	r := run(t, "anchor")
 	ids := fill(t, log, r, 0, 60)
 	held := mustRange(t, log, r, ids[9], 5, math.MaxInt)
-	if held.Anchor != stream.AnchorHeld || held.AnchorEntry.ID != ids[9] || string(held.AnchorEntry.Event) != string(event(9).Event) {
+	if held.Anchor != stream.AnchorHeld || held.AnchorEntry.ID != ids[9] || !bytes.Equal(held.AnchorEntry.Event, event(9).Event) {
 		t.Fatalf("anchor %v %+v", held.Anchor, held.AnchorEntry)
 	}
 	checkEntries(t, held.Entries, ids[10:15], 10)
@@ -316,7 +317,7 @@ func testBounds(t *testing.T, b Backend) {
 	check := func(b stream.Bounds, r stream.RunID, ids []stream.ID) {
 		t.Helper()
 		if !b.Exists || b.WrongType || b.Run != r || b.Len != int64(len(ids)) ||
-			b.First.ID != ids[0] || b.Last.ID != ids[len(ids)-1] || string(b.Last.Event) != string(event(len(ids)-1).Event) {
+			b.First.ID != ids[0] || b.Last.ID != ids[len(ids)-1] || !bytes.Equal(b.Last.Event, event(len(ids)-1).Event) {
 			t.Fatalf("%+v", b)
 		}
 	}
