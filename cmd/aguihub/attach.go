@@ -83,7 +83,7 @@ func (c *attachCommand) Run(ctx context.Context, con stdio) error {
 func again(err error) bool {
 	var ce websocket.CloseError
 	if !errors.As(err, &ce) {
-		return true // cut, or nobody answers
+		return errors.Is(err, errLost)
 	}
 	return slices.Contains([]websocket.StatusCode{1001, 1005, 1006, 1011, 1012, 1013, 1015, 4408, 4429}, ce.Code)
 }
@@ -152,11 +152,19 @@ func (c *attachCommand) refused(ctx context.Context, resp *http.Response, err er
 		return interrupted()
 	}
 	if resp == nil {
-		return c.unreachable(err)
+		err = c.unreachable(err)
+	} else {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		err = problemOf(resp.StatusCode, body)
 	}
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return problemOf(resp.StatusCode, body)
+	if c.connected && (resp == nil || resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests) {
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
+	return err
 }
+
+// errLost says that a connection which was there is gone, and that the hub may be back soon.
+var errLost = errors.New("connection lost")
 
 // closed says what the end of the socket means for the exit code.
 func (c *attachCommand) closed(ctx context.Context, err error) error {
@@ -165,25 +173,26 @@ func (c *attachCommand) closed(ctx context.Context, err error) error {
 	}
 	var ce websocket.CloseError
 	if !errors.As(err, &ce) {
-		return fmt.Errorf("connection lost: %w", err)
+		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	switch ce.Code {
 	case websocket.StatusNormalClosure:
 		return nil
 	case websocket.StatusCode(transport.CloseUnknownRun):
-		return fmt.Errorf("unknown run %s: nobody has published to it (4404 %s)", c.ID, ce.Reason)
+		return &closedError{ce, fmt.Sprintf("unknown run %s: nobody has published to it (4404 %s)", c.ID, ce.Reason)}
 	default:
-		return &closedError{ce}
+		return &closedError{ce, fmt.Sprintf("the hub closed the connection: %d %s", ce.Code, ce.Reason)}
 	}
 }
 
 // closedError says that the hub closed the socket otherwise than at the run's end.
-type closedError struct{ close websocket.CloseError }
+type closedError struct {
+	close websocket.CloseError
+	text  string
+}
 
 // Error implements error.
-func (e *closedError) Error() string {
-	return fmt.Sprintf("the hub closed the connection: %d %s", e.close.Code, e.close.Reason)
-}
+func (e *closedError) Error() string { return e.text }
 
 // Unwrap gives the close error.
 func (e *closedError) Unwrap() error { return e.close }
