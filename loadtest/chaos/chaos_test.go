@@ -12,7 +12,8 @@ import (
 )
 
 var (
-	duration = flag.Duration("chaos", 0, "how long each of the chaos tests makes trouble, e.g. 9s; 0 leaves them out")
+	duration = flag.Duration("chaos", 9*time.Second, "how long each of the chaos tests makes trouble")
+	failover = flag.Bool("chaos.failover", false, "also with a master and a replica, where a fault is open")
 	seed     = flag.Uint64("chaos.seed", 1, "seed of the chaos tests")
 )
 
@@ -31,12 +32,9 @@ func binary(t *testing.T) string {
 	return program
 }
 
-// The test is asked for by its flag (make chaos): now and then it still finds an entry that was delivered twice around a
-// failover, which is an open fault of the hub and not of the test.
+// The form with a master and a replica is asked for by its flag: now and then it still finds an entry that was delivered
+// twice, which is an open fault of the hub and not of the test.
 func TestChaosBreaksNoPromise(t *testing.T) {
-	if *duration == 0 {
-		t.Skip("chaos is left out without -chaos: make chaos runs it")
-	}
 	program := binary(t)
 	for name, config := range map[string]chaos.Config{
 		"a master with a replica": {Faults: []chaos.Fault{
@@ -45,6 +43,9 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 		"a cluster whose slots move": {Cluster: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if !config.Cluster && !*failover {
+				t.Skip("left out, since a fault is open: go test ./loadtest/chaos -chaos.failover runs it")
+			}
 			t.Parallel()
 			config.Seed, config.Duration, config.Binary, config.Dir = *seed, *duration, program, t.TempDir()
 			config.Runs, config.Length, config.Every = 2, 200, time.Second
