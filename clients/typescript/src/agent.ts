@@ -287,6 +287,11 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
     }
   }
 
+  /** Breaks the connection, as a network may: the agent comes back with its cursor. To see what a drop does. */
+  dropConnection(): void {
+    (this.flight?.link ?? this.watcher?.link)?.cut();
+  }
+
   // ---- ending a run
 
   /** Asks the hub to end the run, for everybody. The run ends with what its agent makes of that. */

@@ -4,3 +4,4 @@ export type { Catchup, HubAgentOptions, TokenRequest, Transport, WebSocketConstr
 export type { ConnectionState, ConnectionStatus } from "./status.js";
 export type { Timing } from "./timing.js";
 export type { Watch } from "./watch.js";
+export type { Control, EventLine, Line, Mode } from "./wire.js";

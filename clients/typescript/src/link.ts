@@ -124,6 +124,11 @@ export class Link {
     for (const w of this.waiters.splice(0)) w();
   }
 
+  /** Breaks the present connection, as a network may, and comes back after the usual wait. */
+  cut(): void {
+    if (this.wire) this.closed({ code: 1006, reason: "cut by the application" }, undefined, 1);
+  }
+
   send(line: object): boolean {
     return this.wire?.send(line) ?? false;
   }
@@ -173,6 +178,7 @@ export class Link {
         if (late()) return;
         lines++;
         if (kind === "websocket") this.worked = true;
+        this.host.options.onLine?.(line);
         this.line(line);
       },
       closed: (how: Closed) => late() || this.closed(how, kind, lines),

@@ -1,6 +1,7 @@
 import type { AgentConfig } from "@ag-ui/client";
 import type { ConnectionStatus } from "./status.js";
 import type { Timing } from "./timing.js";
+import type { Line } from "./wire.js";
 
 /** How to bring a client on that was away: by snapshots, by the missed events while they are few, or by the smaller. */
 export type Catchup = "auto" | "snapshot" | "events";
@@ -49,6 +50,8 @@ export interface HubAgentOptions extends AgentConfig {
   onConnectionState?: (status: ConnectionStatus) => void;
   /** Called when the cursor has moved: everything up to it has been applied. */
   onCursor?: (cursor: string) => void;
+  /** Called with each line of the hub as it comes, before it is applied: for tools that show the wire. It must not change the line. */
+  onLine?: (line: Line) => void;
   /** For tests, and for networks that are unlike others. */
   timing?: Partial<Timing>;
 }

@@ -326,6 +326,30 @@ for (const end of ["RUN_FINISHED", "RUN_ERROR"]) {
   }
 }
 
+test("a connection that is dropped on purpose comes back with its cursor, and each line of the hub is told once", async () => {
+  const { run, thread } = ids();
+  const events = textRun(run, thread, [..."abcdef"]);
+  const lines = [];
+  const agent = agentAt(hub.url, { runId: run, threadId: thread, onLine: (l) => lines.push(l) });
+  await publish(run, events.slice(0, 4), inputOf({ run, thread }, []));
+  const done = agent.connectAgent();
+  await eventually(() => texts(agent).includes("ab") && agent.connection.state === "live");
+  agent.dropConnection();
+  assert.notEqual(agent.connection.state, "live");
+  await eventually(() => agent.connection.state === "live");
+  await publish(run, events.slice(4));
+  await done;
+  assert.deepEqual(texts(agent), ["abcdef"]);
+  assert.equal(agent.reconnects, 1);
+  const told = (name) => lines.filter((l) => l.control === name).length;
+  assert.deepEqual([told("attached"), told("reset"), told("ended")], [2, 0, 1]);
+  const placed = lines.filter((l) => l.event && l.id).map((l) => l.id);
+  assert.equal(placed.length, events.length - 4);
+  assert.deepEqual(placed, [...new Set(placed)].sort());
+  agent.dropConnection(); // nothing to drop any more
+  assert.equal(agent.connection.state, "idle");
+});
+
 test("a clone is an agent of its own", async () => {
   const { run, thread } = ids();
   await publish(run, textRun(run, thread), inputOf({ run, thread }, []));
