@@ -3,9 +3,10 @@ import type { RunAgentParameters, RunAgentResult } from "@ag-ui/client";
 import { Observable } from "rxjs";
 import { HubError, refusal } from "./errors.js";
 import { Flight, type FlightHost } from "./flight.js";
-import { Own } from "./keep.js";
+import { Own, type Taking } from "./keep.js";
 import { Link, type LinkHost, type Target } from "./link.js";
 import type { HubAgentOptions } from "./options.js";
+import { baseOf, cancel, goesOn, request, type RunSummary, runsOf } from "./request.js";
 import { type ConnectionStatus, freshStatus } from "./status.js";
 import { defaultTiming, type Timing } from "./timing.js";
 import type { Watch } from "./watch.js";
@@ -305,7 +306,7 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
     const run = link?.run ?? this.runId ?? this.options.runId;
     if (!run) throw new HubError("no_run", "there is no run to cancel");
     try {
-      const answer = await this.request(`/v1/runs/${encodeURIComponent(run)}/cancel`, { method: "POST", body: JSON.stringify(reason ? { reason } : {}) });
+      const answer = await cancel(this.options, run, reason);
       if (!answer.ok) throw await refusal(answer);
     } catch (error) {
       if (error instanceof HubError) throw error;
@@ -317,38 +318,23 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
 
   /** @internal */
   base(): string {
-    const page = (globalThis as { location?: { href: string } }).location?.href;
-    return new URL(this.options.url, page).href.replace(/[?#].*$/, "").replace(/\/+$/, "");
+    return baseOf(this.options.url);
   }
 
-  private async request(path: string, init: RequestInit, accept = "application/json"): Promise<Response> {
-    const ask = async (refresh: boolean) => {
-      const token = await this.options.getToken?.({ refresh });
-      const headers: Record<string, string> = { accept };
-      if (init.body) headers["content-type"] = "application/json";
-      if (token) headers["authorization"] = "Bearer " + token;
-      return fetch(this.base() + path, { ...init, headers, cache: "no-store" });
-    };
-    const answer = await ask(false);
-    return answer.status === 401 && this.options.getToken ? ask(true) : answer;
+  private request(path: string, init: RequestInit, accept?: string): Promise<Response> {
+    return request(this.options, path, init, accept);
   }
 
   /** @internal */
-  async runsOf(thread: string): Promise<{ run: string; state: string; startedAtMs?: number }[] | undefined> {
-    try {
-      const answer = await this.request("/v1/threads/" + encodeURIComponent(thread), {});
-      if (answer.status === 404) return [];
-      return answer.ok ? ((await answer.json()) as { runs: { run: string; state: string; startedAtMs?: number }[] }).runs : undefined;
-    } catch {
-      return undefined;
-    }
+  runsOf(thread: string): Promise<RunSummary[] | undefined> {
+    return runsOf(this.options, thread);
   }
 
   /** @internal */
   async anotherRuns(link: Link, ended: string | null): Promise<boolean> {
     const runs = await this.runsOf(link.target.id);
     const since = runs?.find((r) => r.run === ended)?.startedAtMs ?? 0;
-    return runs?.some((r) => r.run !== ended && /^(running|cancel_requested|stalled)$/.test(r.state) && (r.startedAtMs ?? 0) >= since) ?? false;
+    return runs?.some((r) => r.run !== ended && goesOn(r) && (r.startedAtMs ?? 0) >= since) ?? false;
   }
 
   // ---- the reducer
@@ -400,7 +386,7 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
   }
 
   /** @internal */
-  forget(): void {
+  forget(_taking: Taking): void {
     this.pendingInterrupts = [];
   }
 

@@ -13,8 +13,8 @@ export interface FlightHost {
   anotherRuns(link: Link, ended: string | null): Promise<boolean>;
   /** The client takes a RUN_STARTED after a RUN_ERROR. */
   readonly goesOnAfterError: boolean;
-  /** A conversation begins anew; what is pending will be told again. */
-  forget(): void;
+  /** A conversation begins anew, with the bracket that follows; what is pending will be told again. */
+  forget(taking: Taking): void;
 }
 
 /** The most events that are put into the pipeline before they must have been applied. */
@@ -44,7 +44,7 @@ export class Flight {
   readonly joined: AgentSubscriber[] = [];
   promise: Promise<unknown> | undefined;
   /** How the next MESSAGES_SNAPSHOT is to be taken; owned by the reducer's side. */
-  taking: (Taking & { state: boolean }) | undefined;
+  taking: Taking | undefined;
 
   private settle!: () => void;
   private readonly open = new Open();
@@ -205,7 +205,7 @@ export class Flight {
     const known = step.events.some((e) => e.type === "STATE_SNAPSHOT");
     const taking = { anew: true, keepAll: link.history === "partial" && !reset, state: reset && !known };
     this.mark(() => {
-      this.host.forget();
+      this.host.forget(taking);
       this.taking = taking;
     });
     return skip;

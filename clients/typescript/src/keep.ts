@@ -6,6 +6,8 @@ export interface Taking {
   anew: boolean;
   /** Whatever the client holds stays, since the log doesn't know what the conversation began with. */
   keepAll: boolean;
+  /** The state begins anew, too, and the bracket doesn't tell it. */
+  state: boolean;
 }
 
 /**

@@ -12,7 +12,7 @@ import type { Control, Line, Mode, Wire } from "./wire.js";
 export interface Target {
   kind: "runs" | "threads";
   id: string;
-  /** A run that is watched from its first event, by a client that has all that came before. */
+  /** A run that is watched from its first event, by a client that has all that came before. Where it must begin anew it gets all. */
   fromStart?: boolean;
 }
 
@@ -208,7 +208,7 @@ export class Link {
     const q = new URLSearchParams();
     if (binding === "ws") q.set("catchup", catchup);
     if (this.position) q.set("after", this.position);
-    else if (this.target.fromStart) q.set("from", "start");
+    else if (this.target.fromStart && !this.resetting) q.set("from", "start");
     if (head && this.target.kind === "threads") q.set("head", head);
     return `${this.host.base()}/v1/${this.target.kind}/${encodeURIComponent(this.target.id)}/${binding}?${q.toString()}`;
   }

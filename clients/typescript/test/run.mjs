@@ -18,9 +18,12 @@ if (!env.AGUIHUB_BIN) {
 const versions = env.CLIENT_VERSION ? [env.CLIENT_VERSION] : ["1.0.0", "0.0.59", "0.0.57"];
 const files = fs.readdirSync(here).filter((f) => f.endsWith(".test.mjs")).map((f) => path.join(here, f));
 let failed = false;
+const long = env.AGUIHUB_SWEEP === "1";
 for (const version of versions) {
+  // HubRunner is for CopilotKit's runtime, which has that client.
+  const wanted = files.filter((f) => long || version === "0.0.59" || !f.endsWith("copilotkit.test.mjs"));
   console.log(`client ${version}`);
-  const args = ["--import", path.join(here, "versions.mjs"), "--test", "--test-reporter=spec", `--test-timeout=${env.AGUIHUB_SWEEP === "1" ? 900_000 : 90_000}`, ...files];
+  const args = ["--import", path.join(here, "versions.mjs"), "--test", "--test-reporter=spec", `--test-timeout=${long ? 900_000 : 90_000}`, ...wanted];
   failed = spawnSync(process.execPath, args, { env: { ...env, CLIENT_VERSION: version }, stdio: "inherit" }).status !== 0 || failed;
 }
 if (temporary) fs.rmSync(temporary, { recursive: true, force: true });

@@ -1,0 +1,220 @@
+// HubRunner by itself: in-process agents over a real hub. examples/copilotkit tests it within CopilotKit's runtime.
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { AbstractAgent } from "@ag-ui/client";
+import { lastValueFrom, Observable, toArray } from "rxjs";
+import WebSocket from "ws";
+import { HubRunner } from "../dist/copilotkit.js";
+import { agentAt, eventually, Hub, Proxy, textRun, uid, watch } from "./lib.mjs";
+
+let hub;
+before(async () => { hub = await new Hub().start(); });
+after(() => hub.stop());
+
+/** An agent of this process: play(sub, input, aborted) tells its events. */
+class Played extends AbstractAgent {
+  constructor(play) { super({ threadId: "unused" }); this.play = play; }
+  run(input) {
+    return new Observable((sub) => {
+      this.abort = () => sub.complete();
+      Promise.resolve(this.play((e) => sub.next(e), input)).then(() => sub.complete(), (e) => sub.error(e));
+    });
+  }
+  abortRun() { this.aborted = true; this.abort?.(); }
+}
+/** A gate that a test opens. */
+const gate = () => { let open; const p = new Promise((r) => (open = r)); return { p, open }; };
+const runner = (options = {}) => new HubRunner({ url: hub.url, WebSocket, ...options });
+const ids = () => ({ threadId: `t-${uid()}`, runId: `r-${uid()}` });
+const asked = (thread) => ({ id: `u-${thread}`, role: "user", content: "a question" });
+const inputOf = ({ threadId, runId }) => ({ threadId, runId, messages: [asked(threadId)], state: {}, tools: [], context: [], forwardedProps: {} });
+const start = (r, id, agent) => { agent.setMessages([asked(id.threadId)]); return r.run({ threadId: id.threadId, agent, input: inputOf(id) }); };
+const all = (observable) => lastValueFrom(observable.pipe(toArray()), { defaultValue: [] });
+const bare = (events) => events.map((e) => e.type);
+const state = async (run) => (await (await fetch(`${hub.url}/v1/runs/${run}`)).json()).state;
+/** What a front end ends with that connects. */
+async function connected(r, threadId) {
+  const events = await all(r.connect({ threadId }));
+  const got = await watch(events, undefined);
+  assert.equal(got.error, null);
+  return got.messages.map((m) => m.content);
+}
+
+describe("HubRunner", { concurrency: 8 }, () => {
+  test("a run is published as it is made, told from the hub, and there for every process that connects", async () => {
+    const id = ids(), g = gate();
+    const agent = new Played(async (say, { threadId, runId }) => {
+      const events = textRun(runId, threadId, [..."abcdef"]);
+      for (const e of events.slice(0, 4)) say(e);
+      await g.p;
+      for (const e of events.slice(4)) say(e);
+    });
+    const here = runner(), elsewhere = runner();
+    const run = all(start(here, id, agent));
+    const tab = agentAt(hub.url, { threadId: id.threadId });
+    await eventually(async () => (await state(id.runId)) === "running", "the run's first events");
+    const watched = tab.connectAgent();
+    await eventually(() => tab.messages[1]?.content === "ab", "the text so far");
+    assert.equal(await elsewhere.isRunning({ threadId: id.threadId }), true);
+    const late = connected(elsewhere, id.threadId);
+    g.open();
+    await watched;
+    assert.deepEqual((await run).filter((e) => e.delta).map((e) => e.delta).join(""), "abcdef");
+    assert.deepEqual(await late, ["a question", "abcdef"]);
+    assert.deepEqual(tab.messages.map((m) => m.content), ["a question", "abcdef"]);
+    assert.equal(await here.isRunning({ threadId: id.threadId }), false);
+  });
+
+  test("who leaves doesn't end the run", async () => {
+    const id = ids(), g = gate();
+    const r = runner();
+    const s = start(r, id, new Played(async (say) => { const e = textRun(id.runId, id.threadId); say(e[0]); await g.p; e.slice(1).forEach(say); })).subscribe();
+    await eventually(async () => (await state(id.runId)) === "running");
+    s.unsubscribe();
+    g.open();
+    await eventually(async () => (await state(id.runId)) === "finished");
+  });
+
+  test("a thread has one run, in this process and in another", async () => {
+    const id = ids(), g = gate();
+    const play = async (say, { runId }) => { const e = textRun(runId, id.threadId); say(e[0]); await g.p; e.slice(1).forEach(say); };
+    const here = runner();
+    const first = all(start(here, id, new Played(play)));
+    assert.throws(() => start(here, { ...id, runId: "r-other" }, new Played(play)), /Thread already running/);
+    await eventually(async () => (await state(id.runId)) === "running");
+    await assert.rejects(all(start(runner(), { ...id, runId: `r-${uid()}` }, new Played(play))), /Thread already running/);
+    const next = { ...id, runId: `r-${uid()}` };
+    const second = all(start(runner({ onConcurrentRun: "supersede" }), next, new Played(async (say) => textRun(next.runId, id.threadId, ["next"]).forEach(say))));
+    assert.equal((await first).at(-1).outcome?.type, "cancelled");
+    await second;
+    assert.equal(await state(id.runId), "cancelled");
+    assert.deepEqual(await connected(here, id.threadId), ["a question", "next"]);
+  });
+
+  for (const where of ["the process that runs it", "another process"]) {
+    test(`stop() from ${where} aborts the agent, and what is open is closed`, async () => {
+      const id = ids(), here = runner();
+      const agent = new Played(async (say) => {
+        say({ type: "RUN_STARTED", threadId: id.threadId, runId: id.runId });
+        say({ type: "TOOL_CALL_START", toolCallId: `c-${id.runId}`, toolCallName: "search" });
+        say({ type: "TEXT_MESSAGE_START", messageId: `m-${id.runId}`, role: "assistant" });
+        say({ type: "TEXT_MESSAGE_CONTENT", messageId: `m-${id.runId}`, delta: "I am" });
+        await new Promise(() => {});
+      });
+      const run = all(start(here, id, agent));
+      await eventually(async () => (await state(id.runId)) === "running");
+      const r = where === "another process" ? runner() : here;
+      assert.equal(await r.stop({ threadId: id.threadId, runId: "another" }), false);
+      assert.equal(await r.stop({ threadId: id.threadId, runId: id.runId }), true);
+      const events = await run;
+      assert.ok(agent.aborted);
+      assert.deepEqual(bare(events).slice(-4).sort(), ["RUN_FINISHED", "TEXT_MESSAGE_END", "TOOL_CALL_END", "TOOL_CALL_RESULT"]);
+      assert.match(events.find((e) => e.type === "TOOL_CALL_RESULT").content, /stop_requested/);
+      assert.equal(await state(id.runId), "cancelled");
+      assert.equal(await r.stop({ threadId: id.threadId }), false);
+    });
+  }
+
+  test("an agent whose abortRun() does nothing is left behind", async () => {
+    const id = ids(), r = runner();
+    const agent = new Played(async (say) => { say({ type: "RUN_STARTED", threadId: id.threadId, runId: id.runId }); await new Promise(() => {}); });
+    agent.abortRun = () => {};
+    const run = all(start(r, id, agent));
+    await eventually(async () => (await state(id.runId)) === "running");
+    assert.equal(await r.stop({ threadId: id.threadId }), true);
+    assert.equal((await run).at(-1).outcome.type, "cancelled");
+    assert.equal(await r.isRunning({ threadId: id.threadId }), false);
+  });
+
+  for (const [what, play, message] of [
+    ["fails before its first event", () => Promise.reject(new Error("no model")), "no model"],
+    ["fails in the middle", (say, i) => { textRun(i.runId, i.threadId).slice(0, 3).forEach(say); return Promise.reject(new Error("broke")); }, "broke"],
+    ["stops without an end", (say, i) => textRun(i.runId, i.threadId).slice(0, 3).forEach(say), "Run ended without emitting a terminal event"],
+  ]) {
+    test(`an agent that ${what} leaves no run open, and the thread has the question`, async () => {
+      const id = ids(), r = runner();
+      const events = await all(start(r, id, new Played(play)));
+      assert.deepEqual([events[0].type, events.at(-1).type, events.at(-1).message], ["RUN_STARTED", "RUN_ERROR", message]);
+      assert.equal(await state(id.runId), "error");
+      assert.equal((await connected(r, id.threadId))[0], "a question");
+    });
+  }
+
+  test("ids of the agent's own don't lead its run astray", async () => {
+    const id = ids(), r = runner();
+    await all(start(r, id, new Played((say) => textRun("mine", "mine", ["hi"]).forEach(say))));
+    assert.deepEqual(await connected(r, id.threadId), ["a question", "hi"]);
+  });
+
+  test("an event that clients would reject is left out, and said", async () => {
+    const id = ids(), seen = [];
+    const r = runner({ onRejected: (x) => seen.push(x) });
+    // A client up to 0.0.59 lets an event pass whose type it doesn't know to be illegal here.
+    const agent = { runAgent: async (_, { onEvent }) => { for (const event of [...textRun(id.runId, id.threadId, ["a"]).slice(0, 2), { type: "TEXT_MESSAGE_CONTENT", messageId: "nowhere", delta: "x" }, ...textRun(id.runId, id.threadId, ["a"]).slice(2)]) onEvent({ event }); }, abortRun() {} };
+    await all(r.run({ threadId: id.threadId, agent, input: inputOf(id) }));
+    assert.deepEqual(seen.map((x) => [x.run, x.index]), [[id.runId, 2]]);
+    assert.deepEqual(await connected(r, id.threadId), ["a question", "a"]);
+  });
+
+  test("connections that break, a hub that is killed, and many events: each is in the log once, in order", async (t) => {
+    const own = await new Hub().start(), proxy = await new Proxy(own.port).start();
+    t.after(() => { proxy.stop(); own.stop(); });
+    const id = ids(), r = runner({ url: proxy.url });
+    const pieces = Array.from({ length: 1500 }, (_, i) => `${i} `);
+    let told = 0;
+    const agent = new Played(async (say) => {
+      for (const e of textRun(id.runId, id.threadId, pieces)) {
+        say(e);
+        if (++told % 10 === 0) await new Promise((go) => setTimeout(go, 2));
+        if (told % 400 === 0) proxy.cut();
+        if (told === 1000) { await own.kill(); await own.run(); }
+      }
+    });
+    const run = all(start(r, id, agent));
+    assert.equal((await run).at(-1).type, "RUN_FINISHED");
+    assert.deepEqual(await connected(r, id.threadId), ["a question", pieces.join("")]);
+    const log = (await (await fetch(`${own.url}/v1/runs/${id.runId}/events`)).text()).trim().split("\n");
+    assert.equal(log.length, pieces.length + 4);
+  });
+
+  test("a hub that stays away ends the run for whoever waits, and the agent", async () => {
+    const id = ids(), r = runner({ url: "http://127.0.0.1:9", patience: 50 });
+    const agent = new Played(async (say) => { say({ type: "RUN_STARTED", threadId: id.threadId, runId: id.runId }); await new Promise(() => {}); });
+    await assert.rejects(all(start(r, id, agent)), (e) => e.name === "HubError");
+    assert.ok(agent.aborted);
+    assert.equal(r.active.size, 0);
+  });
+
+  test("a run that a hub has ended ends its agent", async () => {
+    const id = ids(), r = runner();
+    const agent = new Played(async (say) => { say({ type: "RUN_STARTED", threadId: id.threadId, runId: id.runId }); await new Promise(() => {}); });
+    const run = all(start(r, id, agent));
+    run.catch(() => {});
+    await eventually(async () => (await state(id.runId)) === "running");
+    await hub.pub.add(id.runId, { type: "RUN_ERROR", message: "ended from outside" });
+    await eventually(() => agent.aborted, "the abort");
+    await run.catch(() => {});
+  });
+
+  test("a thread that nobody knows connects to nothing", async () => {
+    assert.deepEqual(await all(runner().connect({ threadId: ids().threadId })), []);
+    assert.equal(await runner().isRunning({ threadId: ids().threadId }), false);
+    assert.equal(await runner().stop({ threadId: ids().threadId }), false);
+  });
+
+  test("a run that begins anew is told anew to who follows it", async () => {
+    const id = ids(), r = runner(), tag = id.runId;
+    const events = textRun(id.runId, id.threadId, ["first"]);
+    const input = inputOf(id);
+    for (const e of events.slice(0, 3)) await hub.pub.add(tag, e, e === events[0] ? input : undefined);
+    await hub.pub.announce(tag, id.threadId);
+    const seen = [];
+    const done = new Promise((resolve, reject) => r.connect({ threadId: id.threadId }).subscribe({ next: (e) => seen.push(e), complete: resolve, error: reject }));
+    await eventually(() => seen.some((e) => e.type === "TEXT_MESSAGE_START"), "the text");
+    for (const e of textRun(id.runId, id.threadId, ["second"], `n-${tag}`)) await hub.pub.add(tag, e, e.type === "RUN_STARTED" ? input : undefined);
+    await done;
+    const got = await watch(seen);
+    assert.equal(got.error, null);
+    assert.deepEqual(got.messages.map((m) => m.content), ["a question", "second"]);
+  });
+});
