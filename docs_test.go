@@ -24,6 +24,10 @@ func TestDocsNameWhatThereIs(t *testing.T) {
 			"reason", "docs/errors.md", "agui/admission.go", regexp.MustCompile(`Reason = "([a-z_0-9]+)"`),
 			func(reason string) string { return "`" + reason + "`" },
 		},
+		{
+			"metric", "docs/metrics.md", "metrics", regexp.MustCompile(`= desc\("([a-z_]+)"`),
+			func(name string) string { return "`aguihub_" + name + "`" },
+		},
 		{"flag", "docs/cli.md", "cmd/aguihub", regexp.MustCompile(`(?m)^\t([A-Z]\w+) +\S+ +` + "`[^`]*help:"), flagOf},
 	} {
 		doc, err := os.ReadFile(c.doc)

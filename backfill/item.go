@@ -14,6 +14,7 @@ type Item struct {
 	// name only: ControlReset means that what follows starts from nothing.
 	Control string
 	Line    []byte
+	mode    string // of a ControlCatchup
 	// Event is an event of a preamble or a catch-up.
 	Event []byte
 	// Delivery is an entry of the run. It may have no event to send (withheld) or more than one (closings).
@@ -94,7 +95,9 @@ func catchup(mode, from string) Item {
 	if from != "" {
 		c.From = &from
 	}
-	return control(ControlCatchup, c)
+	it := control(ControlCatchup, c)
+	it.mode = mode
+	return it
 }
 
 func live(cursor stream.Cursor, omitted int) Item {

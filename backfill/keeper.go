@@ -52,7 +52,7 @@ type keeper struct {
 	mu      sync.Mutex
 	pending map[stream.RunID]*keeping
 
-	written, read, damaged, failed, expired atomic.Int64
+	written, bytes, read, damaged, failed, expired atomic.Int64
 }
 
 // keeping is what is to be done for one run: the newest of each.
@@ -228,6 +228,7 @@ func (k *keeper) write(ctx context.Context, run stream.RunID, c *capture) error 
 		stream.Checkpoint{At: c.cursor.Entry, Sum: c.cursor.Sum, Meta: meta, Data: data}, c.running)
 	if written {
 		k.written.Add(1)
+		k.bytes.Add(int64(len(data)))
 	}
 	return err
 }
@@ -263,6 +264,7 @@ func (s *Service) left(ctx context.Context, run stream.RunID, st start) (*past, 
 // KeepFigures is a reading of what is kept beside runs, since start.
 type KeepFigures struct {
 	Written, Read int64 // checkpoints
+	Bytes         int64 // of those written
 	Damaged       int64 // checkpoints that couldn't be read: of another version, or broken
 	Failed        int64 // attempts that Redis refused or cut
 	Expired       int64 // runs whose expiry this hub set
@@ -272,6 +274,6 @@ type KeepFigures struct {
 func (s *Service) KeepFigures() KeepFigures {
 	k := s.keeper
 	return KeepFigures{
-		Written: k.written.Load(), Read: k.read.Load(), Damaged: k.damaged.Load(), Failed: k.failed.Load(), Expired: k.expired.Load(),
+		Written: k.written.Load(), Bytes: k.bytes.Load(), Read: k.read.Load(), Damaged: k.damaged.Load(), Failed: k.failed.Load(), Expired: k.expired.Load(),
 	}
 }

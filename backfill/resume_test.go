@@ -185,7 +185,7 @@ func TestReset(t *testing.T) {
 		if want := (reset{"trimmed", req.After, at(cursors[3]), at(cursors[5])}); got != want {
 			t.Errorf("got %v, want %v", got, want)
 		}
-		if n := r.Resets()["trimmed"]; n != 1 {
+		if n := r.AttachFigures().Resets["trimmed"]; n != 1 {
 			t.Errorf("%d resets are counted", n)
 		}
 	})

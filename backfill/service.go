@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -103,7 +101,7 @@ type Service struct {
 	logger   *zap.Logger
 	pasts    *cache
 	threads  *threads
-	resets   resetCounts
+	stats    stats
 	keeper   *keeper
 }
 
@@ -112,6 +110,7 @@ type Service struct {
 func New(ctx context.Context, log Log, registry Registry, newest stream.ID, config Config, logger *zap.Logger) *Service {
 	config.fill()
 	s := &Service{config: config, log: log, registry: registry, logger: logger, pasts: newCache(config.CacheBytes)}
+	s.stats.begin()
 	s.keeper = newKeeper(ctx, s)
 	s.hub = hub.New(ctx, log, s.newMachine, config.Hub, logger)
 	s.threads = newThreads(ctx, s)
@@ -129,24 +128,5 @@ func (s *Service) Close() {
 // Figures reads the hub's figures.
 func (s *Service) Figures() hub.Figures { return s.hub.Figures() }
 
-// resetCounts counts resets by reason.
-type resetCounts struct {
-	mu sync.Mutex
-	by map[string]int64
-}
-
-func (s *Service) countReset(reason string) {
-	s.resets.mu.Lock()
-	defer s.resets.mu.Unlock()
-	if s.resets.by == nil {
-		s.resets.by = map[string]int64{}
-	}
-	s.resets.by[reason]++
-}
-
-// Resets are the resets since start, by reason.
-func (s *Service) Resets() map[string]int64 {
-	s.resets.mu.Lock()
-	defer s.resets.mu.Unlock()
-	return maps.Clone(s.resets.by)
-}
+// countReset counts a reset by its reason.
+func (s *Service) countReset(reason string) { s.stats.resets.Add(reason) }

@@ -62,6 +62,9 @@ type Session struct {
 	sub     *hub.Subscriber
 	queue   []*hub.Delivery
 	items   []Item
+
+	clock   clock
+	tailing bool // what Next returns came out of the live tail
 }
 
 // Attach begins a session. It does no I/O but for a thread's list of runs.
@@ -69,7 +72,7 @@ func (s *Service) Attach(ctx context.Context, r Request) (*Session, error) {
 	if r.Catchup == "" {
 		r.Catchup = CatchupSnapshot
 	}
-	ses := &Session{service: s, request: r}
+	ses := &Session{service: s, request: r, clock: clock{began: time.Now()}}
 	if r.Thread == "" {
 		ses.current.run = r.Run
 		ses.step = ses.openRun
@@ -77,6 +80,7 @@ func (s *Service) Attach(ctx context.Context, r Request) (*Session, error) {
 	}
 	th, release, err := s.threads.open(ctx, r.Thread)
 	if err != nil {
+		s.countFailure(err)
 		return nil, err
 	}
 	ses.thread, ses.release = th, release
@@ -90,15 +94,22 @@ func (s *Service) Attach(ctx context.Context, r Request) (*Session, error) {
 // or stream.ErrUnavailable where the run couldn't be read for as long as one waits for it.
 func (ses *Session) Next(ctx context.Context) ([]Item, error) {
 	for {
+		ses.tailing = false
 		items, err := ses.step(ctx)
 		if errors.Is(err, hub.ErrLost) {
 			items, err = ses.lost(ctx)
 		}
 		if len(items) > 0 || err != nil {
+			if !ses.tailing {
+				ses.count(items, err)
+			}
 			return items, err
 		}
 	}
 }
+
+// Tailing says whether what Next returned last came out of the live tail: entries on their way for the first time.
+func (ses *Session) Tailing() bool { return ses.tailing }
 
 // Idle says whether Next would have to wait, so that a transport may flush what it holds back.
 func (ses *Session) Idle() bool { return ses.sub == nil || len(ses.sub.Ready()) == 0 }
@@ -148,7 +159,14 @@ func (ses *Session) enter(ctx context.Context) error {
 	}
 	wait, cancel := context.WithDeadline(ctx, ses.giveUp)
 	defer cancel()
-	err := ses.feed.Wait(wait, func() bool { return ses.machine.run.Started() || ses.machine.run.Ended() })
+	err := ses.feed.Wait(wait, func() bool {
+		there := ses.machine.run.Started() || ses.machine.run.Ended()
+		ses.clock.waited = ses.clock.waited || !there
+		return there
+	})
+	if err == nil && ses.clock.waited && !ses.clock.began.IsZero() {
+		ses.clock.began = time.Now() // what was waited for is somebody else's
+	}
 	switch {
 	case errors.Is(err, hub.ErrLost): // of what there was before: nothing of it was sent
 		ses.leaveRun()
@@ -202,6 +220,7 @@ func (ses *Session) openThread(ctx context.Context) ([]Item, error) {
 		if !ok {
 			ses.step = ses.awaitFirst
 			ses.attached = true
+			ses.clock.began = time.Time{} // there is nothing that it could be brought up to
 			return append(ses.resetOfNothing(), attached("", ses.thread.id, true, ses.service.config.Name)), nil
 		}
 		ses.current = r
@@ -276,11 +295,11 @@ func (ses *Session) live(ctx context.Context) ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	ses.queue, ses.lagged = queue, false
+	ses.queue, ses.lagged, ses.tailing = queue, false, true
 	items := ses.items[:0]
 	for _, d := range queue {
 		if d.Restart {
-			ses.items = items
+			ses.items, ses.tailing = items, false
 			return ses.restarted(d.Cursor)
 		}
 		items = append(items, Item{Delivery: d, Cursor: ses.place(d.Cursor)})

@@ -69,6 +69,9 @@ func (t *threads) close() {
 
 func (t *threads) heard(events []stream.RunEvent) {
 	for _, e := range events {
+		if e.State.Known() {
+			t.service.stats.states.Add(string(e.State))
+		}
 		switch e.State {
 		case stream.RunDeleted:
 			t.deleted(e.RunInfo)

@@ -1,10 +1,10 @@
 package hub
 
 import (
-	"maps"
-	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/aguihub/aguihub/metrics"
 	"github.com/aguihub/aguihub/stream"
 )
 
@@ -53,50 +53,39 @@ func (d *Delivery) Wire(form int, encode func(*Delivery) []byte) []byte {
 	return b
 }
 
-// stats are the hub's running figures; read them with Figures.
+// stats are the hub's running figures; read them with Hub.Figures.
 type stats struct {
-	unread, waiting, subscribers, bytes atomic.Int64 // now
-	deliveries, lagged, entries         atomic.Int64 // since start
-	withheld                            tally
+	unread, waiting, subscribers        atomic.Int64 // now
+	deliveries, lagged, entries, folded atomic.Int64 // since start; folded in nanoseconds
+	withheld                            metrics.Tally
+	tailAge                             *metrics.Histogram
 }
 
-// maxReasons bounds a tally. Machines have about a dozen reasons.
-const maxReasons = 32
+// Held is what feeds hold, in bytes.
+type Held struct{ Folds, Rings, Queues int }
 
-// tally counts by reason.
-type tally struct {
-	mu     sync.Mutex
-	counts map[string]int64
+// total is what counts against the budget. Queues are bounded each, and share the bytes of their entries.
+func (h Held) total() int { return h.Folds + h.Rings }
+
+func (h *Held) add(other Held, times int) {
+	h.Folds += times * other.Folds
+	h.Rings += times * other.Rings
+	h.Queues += times * other.Queues
 }
 
-func (t *tally) add(reason string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.counts == nil {
-		t.counts = map[string]int64{}
-	}
-	if _, known := t.counts[reason]; !known && len(t.counts) >= maxReasons {
-		reason = "other"
-	}
-	t.counts[reason]++
-}
-
-func (t *tally) read() map[string]int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.counts)
-}
-
-// Figures is a reading of a hub's figures.
+// Figures is a reading of the hub's figures.
 type Figures struct {
-	Feeds       int              // runs that are followed
-	Waiting     int64            // of them, runs without an entry yet
-	Subscribers int64            // now
-	Entries     int64            // read from runs, since start
-	Withheld    map[string]int64 // of them, not sent as published, by reason
-	Deliveries  int64            // put into queues, since start
-	Lagged      int64            // subscribers that lagged, since start
-	Bytes       int64            // held by feeds as of the last sweep
+	Feeds       int               // runs that are followed
+	Waiting     int64             // of them, runs without an entry yet
+	Subscribers int64             // now
+	Entries     int64             // read from runs, since start
+	Withheld    map[string]uint64 // of them, not sent as published, by reason
+	Deliveries  int64             // put into queues, since start
+	Lagged      int64             // subscribers that lagged, since start
+	Folding     time.Duration     // spent in machines, since start
+	Held        Held              // as of the last sweep
+	Budget      int               // of folds and rings, in bytes
+	TailAge     *metrics.Histogram
 }
 
 // Figures reads the hub's figures.
@@ -105,7 +94,8 @@ func (h *Hub) Figures() Figures {
 	defer h.mu.Unlock()
 	return Figures{
 		Feeds: len(h.feeds), Waiting: h.stats.waiting.Load(),
-		Subscribers: h.stats.subscribers.Load(), Entries: h.stats.entries.Load(), Withheld: h.stats.withheld.read(),
-		Deliveries: h.stats.deliveries.Load(), Lagged: h.stats.lagged.Load(), Bytes: h.stats.bytes.Load(),
+		Subscribers: h.stats.subscribers.Load(), Entries: h.stats.entries.Load(), Withheld: h.stats.withheld.Read(),
+		Deliveries: h.stats.deliveries.Load(), Lagged: h.stats.lagged.Load(), Folding: time.Duration(h.stats.folded.Load()),
+		Held: h.held, Budget: h.config.Budget, TailAge: h.stats.tailAge,
 	}
 }

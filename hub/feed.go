@@ -68,11 +68,15 @@ func (f *Feed) Loaded() bool {
 // Machine is the feed's machine. Look at it only from functions that the feed calls under its lock.
 func (f *Feed) Machine() Machine { return f.machine }
 
-// Size is what the feed holds in memory, in bytes.
-func (f *Feed) Size() int {
+// held is what the feed holds, with the queues of its subscribers.
+func (f *Feed) held() Held {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.ringBytes + f.machine.Size()
+	h := Held{Folds: f.machine.Size(), Rings: f.ringBytes}
+	for s := range f.subs {
+		h.Queues += s.queued()
+	}
+	return h
 }
 
 // load reads the run up to its head and then follows its tail.
@@ -209,6 +213,7 @@ func (f *Feed) sink(b stream.Batch) {
 		f.hub.spawn(f.load)
 		return
 	}
+	f.hub.stats.tailAge.Observe(time.Since(time.UnixMilli(int64(b.Entries[0].ID.Ms))))
 	f.apply(b.Entries)
 }
 
@@ -217,6 +222,8 @@ func (f *Feed) apply(entries []stream.Entry) {
 	if len(entries) == 0 {
 		return
 	}
+	began := time.Now()
+	defer func() { f.hub.stats.folded.Add(int64(time.Since(began))) }()
 	for _, e := range entries {
 		if !f.last.Less(e.ID) {
 			continue
@@ -229,7 +236,7 @@ func (f *Feed) apply(entries []stream.Entry) {
 		}
 		f.hub.stats.entries.Add(1)
 		if d.Reason != "" {
-			f.hub.stats.withheld.add(d.Reason)
+			f.hub.stats.withheld.Add(d.Reason)
 		}
 	}
 	if newest := entries[len(entries)-1]; newest.ID == f.last {

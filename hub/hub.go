@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/aguihub/aguihub/metrics"
 	"github.com/aguihub/aguihub/stream"
 )
 
@@ -98,6 +99,7 @@ type Hub struct {
 	mu     sync.Mutex
 	feeds  map[stream.RunID]*Feed
 	closed bool
+	held   Held // as of the last sweep
 
 	stats stats
 }
@@ -106,6 +108,7 @@ type Hub struct {
 func New(ctx context.Context, log Log, newMachine func(stream.RunID) Machine, config Config, logger *zap.Logger) *Hub {
 	config.fill()
 	h := &Hub{log: log, newMachine: newMachine, config: config, logger: logger, feeds: map[stream.RunID]*Feed{}}
+	h.stats.tailAge = metrics.NewHistogram()
 	h.spawn, h.wait = group(ctx)
 	h.spawn(h.tend)
 	return h
@@ -213,10 +216,11 @@ func (h *Hub) tend(ctx context.Context) {
 func (h *Hub) idle() []*Feed {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	total := 0
+	var held Held
 	var unused []*Feed
 	for _, f := range h.feeds {
-		total += f.Size()
+		size := f.held()
+		held.add(size, 1)
 		if f.users == 0 {
 			unused = append(unused, f)
 		}
@@ -225,14 +229,14 @@ func (h *Hub) idle() []*Feed {
 	now := time.Now()
 	var out []*Feed
 	for _, f := range unused {
-		if now.Sub(f.idleSince) < h.config.Linger && total <= h.config.Budget {
+		if now.Sub(f.idleSince) < h.config.Linger && held.total() <= h.config.Budget {
 			break
 		}
-		total -= f.Size()
+		held.add(f.held(), -1)
 		delete(h.feeds, f.run)
 		out = append(out, f)
 	}
-	h.stats.bytes.Store(int64(total))
+	h.held = held
 	return out
 }
 

@@ -412,7 +412,7 @@ func TestGaugesDoNotDrift(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		r.still(t)
-		if b := r.Figures().Bytes; b != 0 {
+		if b := r.Figures().Held; b != (Held{}) {
 			t.Errorf("%d bytes are held by nothing", b)
 		}
 	})

@@ -53,6 +53,13 @@ func (s *Subscriber) push(d *Delivery) {
 	s.wake()
 }
 
+// queued is what waits to be taken, in bytes.
+func (s *Subscriber) queued() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
 // fail ends the subscriber once its queue was taken.
 func (s *Subscriber) fail(err error) {
 	s.mu.Lock()

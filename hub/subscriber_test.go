@@ -156,14 +156,3 @@ func TestDeliveryIsEncodedOnceForAForm(t *testing.T) {
 		t.Errorf("encoded %d times", n)
 	}
 }
-
-func TestTallyIsBounded(t *testing.T) {
-	var c tally
-	for _, reason := range append(numbers(1, 100), "1") {
-		c.add(reason)
-	}
-	got := c.read()
-	if len(got) != maxReasons+1 || got["1"] != 2 || got["other"] != 100-maxReasons {
-		t.Error(len(got), got["1"], got["other"])
-	}
-}

@@ -7,14 +7,17 @@ import "time"
 type Reading struct {
 	Ready     bool // whether /readyz answers 200
 	Hub       *Hub
+	Attach    *Attach
 	Tail      *Tail
+	Redis     *Redis
 	WebSocket *Wire
 	SSE       *Wire
 	Ingest    *Ingest
 	Bridge    *Bridge
 	Reaper    *Reaper
 	Keep      *Keep
-	Lookups   uint64 // requests
+	Lookups   uint64            // requests
+	Problems  map[string]uint64 // requests that were answered with a problem document, by its code
 }
 
 // Reader takes a reading. It is called by any number of goroutines at once and must not block.
@@ -25,11 +28,31 @@ type Hub struct {
 	Feeds       int64 // runs that are followed
 	Waiting     int64 // of them, runs without an entry yet
 	Subscribers int64
-	HeldBytes   int64 // by feeds
+	Held        Held
 	Entries     uint64
 	Withheld    map[string]uint64 // of the entries, by reason
 	Deliveries  uint64
 	Lagged      uint64
+	Folding     time.Duration // spent on admitting and folding entries
+	TailAge     *Histogram    // from an entry's XADD to its feed
+}
+
+// Held is the memory that runs take, in bytes, as of the last look: every seven seconds or so.
+type Held struct {
+	Folds  int64 // what runs have come to
+	Rings  int64 // their newest entries
+	Queues int64 // entries that subscribers haven't taken yet; they are shared, and counted once for each
+	Pasts  int64 // conversations of ended runs
+	Limit  int64 // of all but the queues
+}
+
+// Attach is how subscribers are brought up to the present.
+type Attach struct {
+	Seconds  map[string]*Histogram // from the attach, or from when the run was there, to the end of the first bracket, by mode
+	Failures map[string]uint64     // attaches that ended before that, by reason
+	Brackets map[string]uint64     // preambles and catch-ups in all, those after lag and for next runs too, by mode
+	Resets   map[string]uint64     // by reason
+	Runs     map[string]uint64     // what the registry told of runs, by state
 }
 
 // Tail is how the process reads Redis.
@@ -41,6 +64,31 @@ type Tail struct {
 	Skipped  uint64    // registry entries that broke the contract
 }
 
+// Redis is how Redis does, as this process sees it.
+type Redis struct {
+	Clients map[string]RedisClient // by what they are for
+	Server  *RedisServer           // nil until it has told
+}
+
+// RedisClient is one client with its pool of connections.
+type RedisClient struct {
+	Calls   uint64
+	Errors  map[string]uint64 // by kind
+	Dialled uint64            // connections
+	Open    int64             // connections
+	Idle    int64             // of them
+	Seconds *Histogram        // of calls; nil where they block
+}
+
+// RedisServer is what INFO tells; of several servers the one whose memory is fullest.
+type RedisServer struct {
+	Used, Limit int64 // memory in bytes; a limit of 0 is none
+	Policy      string
+	Evicted     uint64        // keys, of all servers
+	ClockAhead  time.Duration // of this machine's
+	Told        time.Time
+}
+
 // Wire is what a transport to subscribers does.
 type Wire struct {
 	Open       int64             // connections
@@ -48,9 +96,12 @@ type Wire struct {
 	Left       uint64            // connections that the peer ended, or that broke
 	Closed     map[string]uint64 // connections that the hub ended, by why
 	Deliveries uint64            // entries
+	Messages   uint64            // WebSocket messages, SSE events
+	Writes     uint64            // to sockets: what was queued goes out together
 	Bytes      uint64
-	Skipped    uint64 // deliveries of which the subscriber was told that something is wrong
-	Ignored    uint64 // messages of subscribers that had no effect
+	Skipped    uint64     // deliveries of which the subscriber was told that something is wrong
+	Ignored    uint64     // messages of subscribers that had no effect
+	Age        *Histogram // from the XADD of the oldest entry of a live write to its end
 }
 
 // Ingest is what agents post.
@@ -74,6 +125,7 @@ type Reaper struct {
 // Keep is what is kept of runs beside their streams.
 type Keep struct {
 	Written uint64 // checkpoints
+	Bytes   uint64 // of them
 	Read    uint64 // checkpoints
 	Damaged uint64 // checkpoints that couldn't be read
 	Failed  uint64 // attempts to keep something that failed

@@ -168,13 +168,15 @@ func Connect(rawURL string, cfg Config) (*Redis, error) {
 	}
 	// The client library reports each failed dial on stderr; callers get those as errors.
 	logging.Disable()
-	return &Redis{
+	l := &Redis{
 		cfg:      cfg,
 		keys:     Keys{prefix: cfg.KeyPrefix},
 		dialer:   d,
 		commands: d.client(useCommands),
 		appends:  d.client(useAppends),
-	}, nil
+	}
+	l.observed = map[use]*observer{useCommands: observe(l.commands, false), useAppends: observe(l.appends, false)}
+	return l, nil
 }
 
 // classify wraps err, which a command got from the client, for callers to branch on; nil stays nil. An ended

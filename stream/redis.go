@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -20,6 +21,10 @@ type Redis struct {
 	dialer   *dialer
 	commands redis.UniversalClient
 	appends  redis.UniversalClient
+	observed map[use]*observer
+
+	readers atomic.Pointer[observer] // of the newest tail
+	server  atomic.Pointer[Server]   // as it last told
 }
 
 // Keys returns the names of the log's keys.
@@ -175,10 +180,20 @@ func (l *Redis) Trim(ctx context.Context, run RunID, first ID) (int64, error) {
 // [TailConfig.KeysPerConn] runs. They are closed when Run ends: a tail that isn't run opens none.
 func (l *Redis) NewTail(cfg TailConfig) *Tail {
 	client := l.dialer.client(useReaders)
+	l.readers.Store(observe(client, true))
 	if l.dialer.cluster || cfg.Poll {
 		return newTail(newSweepSource(client), l.keys, cfg)
 	}
 	return newTail(newBlockSource(client, l.keys, randomHex()), l.keys, cfg)
+}
+
+// WakeUps says in a word how a tail of this log learns of new entries: "xread", blocked reads that Redis wakes at once, or
+// "sweep", a look at all followed runs every 100 ms, on a cluster, where one read can't span slots.
+func (l *Redis) WakeUps() string {
+	if l.dialer.cluster {
+		return "sweep"
+	}
+	return "xread"
 }
 
 // randomHex returns 64 random bits: a name that no other process has.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/aguihub/aguihub/metrics"
 )
 
 // Problem is a problem document: RFC 9457, section 3, with a stable code instead of a type.
@@ -51,6 +53,7 @@ func BadRequest(code, message string) *Error {
 // fields that w has already are kept.
 func WriteProblem(w http.ResponseWriter, logger *zap.Logger, err error) {
 	e := ErrorFor(err)
+	problems.Add(e.Code)
 	if e.Status >= http.StatusInternalServerError && e.Cause != nil {
 		logger.Warn("request can't be served", zap.String("code", e.Code), zap.Error(e.Cause))
 	}
@@ -66,6 +69,12 @@ func WriteProblem(w http.ResponseWriter, logger *zap.Logger, err error) {
 		Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Message, Code: e.Code,
 	})
 }
+
+// problems counts problem documents by code, of the process: they are answered by everything that speaks HTTP.
+var problems metrics.Tally
+
+// Problems is how often the process has answered with which code.
+func Problems() map[string]uint64 { return problems.Read() }
 
 // WriteJSON writes v and a newline.
 func WriteJSON(w io.Writer, v any) error {

@@ -70,12 +70,3 @@ func debugHandler() http.Handler {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return mux
 }
-
-// reading fills in the series from what each part counts.
-func (p *process) reading() metrics.Reading {
-	r := metrics.Reading{Ready: p.gate.isOpen() && !p.stopping.Load()}
-	if s := p.serving.Load(); s != nil {
-		s.read(&r)
-	}
-	return r
-}

@@ -261,6 +261,9 @@ func (p *process) connect(ctx, life context.Context) (*serving, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.checkRedis(ctx); err != nil {
+		return nil, err
+	}
 	return newServing(ctx, life, p, registry, newest)
 }
 

@@ -25,6 +25,7 @@ type serveCommand struct {
 	Listen string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the hub: attaches, ingest, look-ups and the page. Other than loopback needs --insecure-no-auth (${default})."`
 
 	Redis               string `placeholder:"URL" help:"Redis ≥ 7.0 or Valkey: a redis://, rediss://, redis+sentinel:// or redis+cluster:// URL. Without it the hub brings an embedded one, which forgets everything when it stops."`
+	RedisConfigure      bool   `help:"Let the hub set Redis' maxmemory-policy to noeviction at its start. Without it the hub never changes Redis' configuration."`
 	KeyPrefix           string `default:"agui" placeholder:"PREFIX" help:"First part of every Redis key, [a-z0-9-]{1,64} (${default})."`
 	EmbeddedRedisListen string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Loopback address of the embedded Redis; port 0 takes a free one, which is printed (${default})."`
 

@@ -14,7 +14,6 @@ import (
 	"github.com/aguihub/aguihub/bridge"
 	"github.com/aguihub/aguihub/demo"
 	"github.com/aguihub/aguihub/hub"
-	"github.com/aguihub/aguihub/metrics"
 	"github.com/aguihub/aguihub/publish"
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport"
@@ -31,6 +30,7 @@ import (
 // serving is what runs once Redis has answered: the layers, wired.
 type serving struct {
 	logger   *zap.Logger
+	memory   int64 // --memory
 	tail     *stream.Tail
 	registry *stream.Registry
 	service  *backfill.Service
@@ -58,7 +58,7 @@ func (l followedLog) Follow(run stream.RunID, after stream.ID, sink stream.Sink)
 // newServing wires the layers. asked ends when the process is to stop, life when everything has been closed.
 // newest is the registry's newest entry as of now.
 func newServing(asked, life context.Context, p *process, registry *stream.Registry, newest stream.ID) (_ *serving, err error) {
-	f, s := p.flags, &serving{logger: p.logger, tail: p.tail, registry: registry}
+	f, s := p.flags, &serving{logger: p.logger, memory: int64(p.flags.Memory), tail: p.tail, registry: registry}
 	s.service = backfill.New(life, followedLog{p.redis, p.tail}, s.registry, newest, backfill.Config{
 		Name: hubName(), AttachWait: f.AttachWait, MaxEvent: int(f.MaxEvent), MaxConversation: int(f.MaxConversation),
 		PassInvalid: f.passInvalid(), CacheBytes: int(f.Memory) / 5,
@@ -90,6 +90,7 @@ func newServing(asked, life context.Context, p *process, registry *stream.Regist
 		LeaseTTL: f.LeaseTTL, Idle: f.IdleTimeout, MaxEvent: int(f.MaxEvent),
 	}, p.logger)
 	s.agents.Go(func() { _ = s.reaper.Run(asked) })
+	s.agents.Go(func() { _ = p.redis.Watch(asked, redisWatchEvery, newWatch(p).told) })
 	s.agents.Go(func() { _ = s.service.Discover(asked, p.redis) })
 	s.agents.Go(func() {
 		_ = s.service.Tidy(asked, p.redis, backfill.TidyConfig{AbandonedAfter: f.AbandonedAfter, ThreadRetention: f.ThreadRetention})
@@ -172,46 +173,3 @@ func (s *serving) stop(ctx context.Context) bool {
 
 // close ends the rest, when no request is under way any more.
 func (s *serving) close() { s.service.Close() }
-
-// read fills in the figures of the parts.
-func (s *serving) read(r *metrics.Reading) {
-	h, t := s.service.Figures(), s.tail.Health()
-	r.Hub = &metrics.Hub{
-		Feeds: int64(h.Feeds), Waiting: h.Waiting, Subscribers: h.Subscribers, HeldBytes: h.Bytes, Entries: uint64(h.Entries),
-		Withheld: map[string]uint64{}, Deliveries: uint64(h.Deliveries), Lagged: uint64(h.Lagged),
-	}
-	for reason, n := range h.Withheld {
-		r.Hub.Withheld[reason] = uint64(n)
-	}
-	r.Tail = &metrics.Tail{
-		Keys: int64(t.Keys), Shards: int64(t.Shards), Failing: t.Err != nil, LastRead: t.OldestRead, Skipped: s.registry.Skipped(),
-	}
-	w := s.ws.Figures()
-	r.WebSocket = &metrics.Wire{
-		Open: w.Open, Accepted: uint64(w.Accepted), Left: uint64(w.Left), Closed: map[string]uint64{}, Deliveries: uint64(w.Deliveries),
-		Bytes: uint64(w.Bytes), Skipped: uint64(w.Skipped), Ignored: uint64(w.Ignored),
-	}
-	for code, n := range w.Closes {
-		r.WebSocket.Closed[code.String()] += uint64(n)
-	}
-	e := s.sse.Figures()
-	r.SSE = &metrics.Wire{
-		Open: e.Open, Accepted: uint64(e.Accepted), Left: uint64(e.Broken), Deliveries: uint64(e.Deliveries), Bytes: uint64(e.Bytes),
-		Skipped: uint64(e.Skipped),
-	}
-	r.Lookups = uint64(s.lookup.Figures().Requests)
-	b := s.bridge.Figures()
-	r.Bridge = &metrics.Bridge{
-		Active: b.Active, Started: b.Started, Refused: b.Refused, Events: b.Events, Rejected: b.Rejected, Bytes: b.Bytes, Ends: b.Ends,
-	}
-	p := s.reaper.Figures()
-	r.Reaper = &metrics.Reaper{Active: int64(p.Active), Stalled: int64(p.Stalled), Lost: p.Lost, Idle: p.Idle}
-	k := s.service.KeepFigures()
-	r.Keep = &metrics.Keep{
-		Written: uint64(k.Written), Read: uint64(k.Read), Damaged: uint64(k.Damaged), Failed: uint64(k.Failed), Expired: uint64(k.Expired),
-	}
-	i := s.ingest.Figures()
-	r.Ingest = &metrics.Ingest{
-		Open: int64(i.Active), Requests: i.Requests, Accepted: i.Accepted, Rejected: i.Rejected, Bytes: i.Bytes, Problems: i.Problems,
-	}
-}

@@ -54,6 +54,9 @@ func (a *answer) run(ctx context.Context, session *backfill.Session) error {
 			}
 			return werr
 		}
+		if session.Tailing() {
+			transport.ObserveAge(a.server.stats.age, items)
+		}
 		if silent || len(items) > 0 {
 			silence.Reset(a.server.config.Silence)
 		}
@@ -218,6 +221,9 @@ func encodeBlocks(d *hub.Delivery, cursor stream.Cursor) []byte {
 
 // send writes what is gathered.
 func (a *answer) send() error {
+	if len(a.buf) > 0 {
+		a.server.stats.writes.Add(1)
+	}
 	n, err := a.body.Write(a.buf)
 	a.server.stats.bytes.Add(int64(n))
 	if a.buf = a.buf[:0]; cap(a.buf) > 2*chunk {

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/metrics"
 	"github.com/aguihub/aguihub/transport"
 )
 
@@ -28,7 +29,9 @@ func New(ctx context.Context, service *backfill.Service, config transport.Config
 	if err != nil {
 		return nil, err
 	}
-	return &Server{service: service, config: config, logger: logger, group: transport.NewGroup(ctx)}, nil
+	s := &Server{service: service, config: config, logger: logger, group: transport.NewGroup(ctx)}
+	s.stats.age = metrics.NewHistogram()
+	return s, nil
 }
 
 // Mount adds the server's paths to mux.
@@ -100,6 +103,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) erro
 type stats struct {
 	open                                                 atomic.Int64 // now
 	accepted, broken, events, deliveries, bytes, skipped atomic.Int64 // since start
+	writes                                               atomic.Int64 // since start
+	age                                                  *metrics.Histogram
 }
 
 // Figures is a reading of a server's figures.
@@ -110,7 +115,10 @@ type Figures struct {
 	Events     int64 // sent
 	Deliveries int64 // live entries handed to streams, withheld ones too
 	Bytes      int64 // sent, without HTTP's own
+	Writes     int64 // of what was queued
 	Skipped    int64 // of the deliveries, those that weren't sent as they were published
+
+	Age *metrics.Histogram // from the XADD of the oldest live entry of a write to its end
 }
 
 // Figures reads the server's figures.
@@ -118,6 +126,6 @@ func (s *Server) Figures() Figures {
 	return Figures{
 		Open: s.stats.open.Load(), Accepted: s.stats.accepted.Load(), Broken: s.stats.broken.Load(),
 		Events: s.stats.events.Load(), Deliveries: s.stats.deliveries.Load(), Bytes: s.stats.bytes.Load(),
-		Skipped: s.stats.skipped.Load(),
+		Writes: s.stats.writes.Load(), Skipped: s.stats.skipped.Load(), Age: s.stats.age,
 	}
 }

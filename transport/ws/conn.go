@@ -79,6 +79,9 @@ func (c *conn) attach(ctx context.Context, request backfill.Request) error {
 		case werr != nil:
 			return cause(ctx, werr)
 		}
+		if session.Tailing() {
+			transport.ObserveAge(c.server.stats.age, items)
+		}
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return err
 		}
@@ -118,6 +121,9 @@ func (c *conn) write(items []backfill.Item) error {
 		reset = c.fillBare(p, items)
 	} else {
 		c.fillLines(p, items)
+	}
+	if len(p.parts) > 0 {
+		c.server.stats.writes.Add(1)
 	}
 	if err := c.socket.writeFrames(p); err != nil {
 		if errors.Is(err, errStuck) {

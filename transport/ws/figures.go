@@ -3,6 +3,7 @@ package ws
 import (
 	"sync/atomic"
 
+	"github.com/aguihub/aguihub/metrics"
 	"github.com/aguihub/aguihub/transport"
 )
 
@@ -10,6 +11,8 @@ import (
 type stats struct {
 	open                                                          atomic.Int64 // now
 	accepted, left, messages, deliveries, bytes, skipped, ignored atomic.Int64 // since start
+	writes                                                        atomic.Int64 // since start
+	age                                                           *metrics.Histogram
 	closes                                                        [transport.CloseKinds]atomic.Int64
 }
 
@@ -20,10 +23,12 @@ type Figures struct {
 	Closes     map[transport.CloseCode]int64 // connections that the hub closed, by code
 	Left       int64                         // connections that the peer closed or that broke
 	Messages   int64                         // sent
+	Writes     int64                         // of what was queued, each in few system calls
 	Deliveries int64                         // live entries handed to connections, withheld ones too
 	Bytes      int64                         // sent, frames and all
 	Skipped    int64                         // of the deliveries, those of which the peer was told that something is wrong
 	Ignored    int64                         // messages and lines of peers that had no effect
+	Age        *metrics.Histogram            // from the XADD of the oldest live entry of a write to its end
 }
 
 // Figures reads the server's figures.
@@ -32,6 +37,7 @@ func (s *Server) Figures() Figures {
 		Open: s.stats.open.Load(), Accepted: s.stats.accepted.Load(), Closes: map[transport.CloseCode]int64{},
 		Left: s.stats.left.Load(), Messages: s.stats.messages.Load(), Deliveries: s.stats.deliveries.Load(),
 		Bytes: s.stats.bytes.Load(), Skipped: s.stats.skipped.Load(), Ignored: s.stats.ignored.Load(),
+		Writes: s.stats.writes.Load(), Age: s.stats.age,
 	}
 	for i, code := range transport.CloseCodes() {
 		f.Closes[code] = s.stats.closes[i].Load()

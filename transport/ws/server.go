@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/metrics"
 	"github.com/aguihub/aguihub/transport"
 )
 
@@ -40,6 +41,7 @@ func New(ctx context.Context, service *backfill.Service, config transport.Config
 		service: service, config: config, logger: logger, epoch: time.Now(), conns: map[*conn]struct{}{},
 		group: transport.NewGroup(ctx), keeper: transport.NewGroup(context.WithoutCancel(ctx)),
 	}
+	s.stats.age = metrics.NewHistogram()
 	s.keeper.Go(s.keep) //nolint:contextcheck // the group's context is ctx
 	return s, nil
 }

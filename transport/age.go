@@ -1,0 +1,19 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/metrics"
+)
+
+// ObserveAge notes how old the oldest entry among items is, by its XADD, once they have been written. It costs one
+// observation a write, whatever the number of entries.
+func ObserveAge(h *metrics.Histogram, items []backfill.Item) {
+	for i := range items {
+		if d := items[i].Delivery; d != nil {
+			h.Observe(time.Since(time.UnixMilli(int64(d.ID.Ms))))
+			return
+		}
+	}
+}
