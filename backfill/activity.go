@@ -44,22 +44,49 @@ func (s *Service) Active(ctx context.Context, thread stream.ThreadID) ([]stream.
 
 // goesOn says whether a run of the thread has no end as of the newest entry that there is now.
 func (s *Service) goesOn(ctx context.Context, run stream.RunID, thread stream.ThreadID) (bool, error) {
+	over := false
+	err := s.atHead(ctx, run, func(m *machine) { over = m.run.Ended() || (m.thread != "" && m.thread != thread) })
+	if errors.Is(err, ErrUnknownRun) || errors.Is(err, stream.ErrWrongType) {
+		return false, nil
+	}
+	return !over, err
+}
+
+// atHead calls see, under the feed's lock, when the run's machine stands at the newest entry that there is now, or has ended
+// before. It returns ErrUnknownRun where the run has no entry.
+func (s *Service) atHead(ctx context.Context, run stream.RunID, see func(m *machine)) error {
 	bounds, err := s.log.Bounds(ctx, run)
-	if err != nil || bounds[0].WrongType || bounds[0].Last.ID.IsZero() {
-		return false, err
+	switch {
+	case err != nil:
+		return err
+	case bounds[0].WrongType:
+		return stream.ErrWrongType
+	case bounds[0].Last.ID.IsZero():
+		return ErrUnknownRun
 	}
 	feed, err := s.hub.Feed(run)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer s.hub.Release(feed)
 	m := feed.Machine().(*machine)
-	over := false
-	err = feed.Wait(ctx, func() bool {
-		over = m.run.Ended() || (m.thread != "" && m.thread != thread)
-		return over || !m.cursor.Entry.Less(bounds[0].Last.ID)
+	return feed.Wait(ctx, func() bool {
+		if !m.run.Ended() && m.cursor.Entry.Less(bounds[0].Last.ID) {
+			return false
+		}
+		see(m)
+		return true
 	})
-	return !over, err
+}
+
+// Over says whether a run has an end, as of the newest entry that there is now.
+func (s *Service) Over(ctx context.Context, run stream.RunID) (bool, error) {
+	over := false
+	err := s.atHead(ctx, run, func(m *machine) { over = m.run.Ended() })
+	if errors.Is(err, ErrUnknownRun) {
+		return false, nil
+	}
+	return over, err
 }
 
 // ended says whether a state is one that a run stays in.

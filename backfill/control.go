@@ -32,20 +32,24 @@ type cancelSignal struct {
 }
 
 // Cancel asks a run to end, for a reason and on behalf of somebody, both in words. Whether and when it does is the
-// agent's matter. It fails with ErrUnknownRun where the run has no entry and with stream.ErrRunEnded.
+// agent's matter. It fails with ErrUnknownRun where the run has no entry and nobody has claimed it, and with
+// stream.ErrRunEnded.
 func (s *Service) Cancel(ctx context.Context, run stream.RunID, reason, by string) error {
 	var state RunState
-	if err := s.peek(ctx, run, func(m *machine) { state = m.state() }); err != nil {
+	switch err := s.peek(ctx, run, func(m *machine) { state = m.state() }); {
+	case errors.Is(err, ErrUnknownRun): // somebody may have claimed it, and take his time: the log knows
+	case err != nil:
 		return err
-	}
-	if state != StateRunning {
+	case state != StateRunning:
 		return stream.ErrRunEnded
 	}
 	control, err := json.Marshal(cancelSignal{Type: "cancel", Reason: reason, By: by})
 	if err != nil {
 		return err
 	}
-	_, err = s.log.RequestCancel(ctx, run, control)
+	if _, err = s.log.RequestCancel(ctx, run, control); errors.Is(err, stream.ErrNoRun) {
+		return ErrUnknownRun
+	}
 	return err
 }
 

@@ -83,7 +83,7 @@ func TestReadAgents(t *testing.T) {
 func TestConfigsThatContradictThemselves(t *testing.T) {
 	two := []Agent{{Name: "a", URL: "http://a/"}, {Name: "a", URL: "http://b/"}}
 	for _, cfg := range []Config{{Agents: two}, {MaxRuns: -1}, {MaxEvent: -1}, {SupersedeWait: -1}, {Agents: []Agent{{Name: "a"}}}} {
-		if _, err := New(context.Background(), nil, nil, cfg, zap.NewNop()); err == nil {
+		if _, err := New(context.Background(), nil, nil, nil, cfg, zap.NewNop()); err == nil {
 			t.Errorf("%+v is taken", cfg)
 		}
 	}

@@ -34,10 +34,29 @@ type Threads interface {
 	Wait(ctx context.Context, run string) error
 }
 
+// Claims lets one run at a time start in a thread, whichever hub starts it. A holder is who started, or starts, a run: two
+// for the same run are different. Its methods may be called by any number of goroutines at once.
+type Claims interface {
+	// Claim claims a thread, unless another holder has it, who is returned then; over, whose run has ended, doesn't count.
+	// It lapses by itself if nobody keeps it.
+	Claim(ctx context.Context, thread string, h, over Holder) (Holder, error)
+	// Keep has a claim hold for its whole time from now on; false where it has lapsed.
+	Keep(ctx context.Context, thread string, h Holder) (bool, error)
+	// Let lets go of a claim.
+	Let(ctx context.Context, thread string, h Holder) error
+	// Over says whether a run has ended.
+	Over(ctx context.Context, run string) (bool, error)
+}
+
+// Holder is who has claimed a thread. The zero value is nobody.
+type Holder struct{ Token, Run string }
+
 // Defaults of Config.
 const (
 	// DefaultMaxRuns is twice what a benchmark of this project keeps up at 100 KiB a run.
 	DefaultMaxRuns = 2000
+	// DefaultKeepEvery is a third of the lease of docs/contract.md, section 6.
+	DefaultKeepEvery = 10 * time.Second
 	// DefaultSupersedeWait is for agents that tidy up before they go.
 	DefaultSupersedeWait = 10 * time.Second
 )
@@ -51,6 +70,9 @@ type Config struct {
 	MaxRuns int
 	// SupersedeWait is for how long a superseded run may take to end. 0 means [DefaultSupersedeWait].
 	SupersedeWait time.Duration
+	// KeepEvery is how often a claim of a thread is renewed, well below the time after which it lapses. 0 means
+	// [DefaultKeepEvery].
+	KeepEvery time.Duration
 }
 
 // Bridge calls agents. Its methods may be called by any number of goroutines at once.
@@ -58,6 +80,7 @@ type Bridge struct {
 	// static after New
 	opener  Opener
 	threads Threads
+	shared  Claims
 	cfg     Config
 	logger  *zap.Logger
 	agents  map[string]*caller
@@ -80,8 +103,8 @@ type caller struct {
 }
 
 // New returns a bridge whose runs end with ctx or with Close. It fails if cfg is invalid.
-func New(ctx context.Context, opener Opener, threads Threads, cfg Config, logger *zap.Logger) (*Bridge, error) {
-	if cfg.MaxEvent < 0 || cfg.MaxRuns < 0 || cfg.SupersedeWait < 0 {
+func New(ctx context.Context, opener Opener, threads Threads, claims Claims, cfg Config, logger *zap.Logger) (*Bridge, error) {
+	if cfg.MaxEvent < 0 || cfg.MaxRuns < 0 || cfg.SupersedeWait < 0 || cfg.KeepEvery < 0 {
 		return nil, errors.New("bridge: a limit is negative")
 	}
 	if cfg.MaxEvent == 0 {
@@ -90,11 +113,14 @@ func New(ctx context.Context, opener Opener, threads Threads, cfg Config, logger
 	if cfg.MaxRuns == 0 {
 		cfg.MaxRuns = DefaultMaxRuns
 	}
+	if cfg.KeepEvery == 0 {
+		cfg.KeepEvery = DefaultKeepEvery
+	}
 	if cfg.SupersedeWait == 0 {
 		cfg.SupersedeWait = DefaultSupersedeWait
 	}
 	b := &Bridge{
-		opener: opener, threads: threads, cfg: cfg, logger: logger,
+		opener: opener, threads: threads, shared: claims, cfg: cfg, logger: logger,
 		agents: map[string]*caller{}, runs: map[*Run]struct{}{}, claims: map[string]*Run{},
 		child: func() (context.Context, context.CancelCauseFunc) { return context.WithCancelCause(ctx) },
 	}
@@ -156,6 +182,7 @@ type Request struct {
 type Run struct {
 	// static
 	thread string
+	holder Holder
 	begun  chan struct{} // closed when the log holds something of the run, or it is done
 	ended  chan struct{} // closed when the log holds its end, or nothing more will come
 	done   chan struct{} // closed when the bridge is done with it
@@ -196,20 +223,13 @@ func (b *Bridge) Start(ctx context.Context, rq Request) (_ *Run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := b.claim(ctx, asked.ThreadID, rq.Supersede)
+	r, err := b.admit(ctx, rq, rc, asked)
 	if err != nil {
 		return nil, err
 	}
-	writer, err := b.open(ctx, rq, rc, asked)
-	if err != nil {
-		b.forget(r)
-		return nil, err
-	}
-	b.mu.Lock()
-	r.writer = writer
-	b.mu.Unlock()
-	c := &call{bridge: b, run: r, agent: agent, writer: writer, input: rq.Input, asked: asked, header: passed(agent, rq.Header)}
-	b.wg.Go(func() { c.drive(r.ctx()) }) //nolint:contextcheck // the run outlives the request that starts it
+	c := &call{bridge: b, run: r, agent: agent, writer: r.writer, input: rq.Input, asked: asked, header: passed(agent, rq.Header)}
+	b.wg.Go(func() { b.holdThread(r.ctx(), r) }) //nolint:contextcheck // likewise
+	b.wg.Go(func() { c.drive(r.ctx()) })         //nolint:contextcheck // the run outlives the request that starts it
 	return r, nil
 }
 
@@ -222,126 +242,6 @@ func passed(agent *caller, from http.Header) http.Header {
 		}
 	}
 	return h
-}
-
-// claim makes a run the one of its thread in this process.
-func (b *Bridge) claim(ctx context.Context, thread string, supersede bool) (*Run, error) {
-	timeout := time.NewTimer(b.cfg.SupersedeWait)
-	defer timeout.Stop()
-	for {
-		b.mu.Lock()
-		before := b.claims[thread]
-		busy := before != nil && (before.writer == nil || !before.writer.Ended())
-		switch {
-		case b.closed:
-			b.mu.Unlock()
-			return nil, ErrClosed
-		case !busy && len(b.runs) >= b.cfg.MaxRuns:
-			b.mu.Unlock()
-			return nil, ErrFull
-		case !busy:
-			r := b.newRun(thread) //nolint:contextcheck // it outlives the request that starts it
-			b.claims[thread], b.runs[r] = r, struct{}{}
-			b.mu.Unlock()
-			return r, nil
-		}
-		name := ""
-		if before.writer != nil {
-			name = before.ID()
-		}
-		b.mu.Unlock()
-		if !supersede {
-			return nil, &BusyError{Run: name}
-		}
-		before.cancel(errSuperseded)
-		select {
-		case <-before.ended:
-		case <-timeout.C:
-			return nil, &BusyError{Run: name}
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// newRun returns a run whose context ends with the bridge. Caller holds mu.
-func (b *Bridge) newRun(thread string) *Run {
-	ctx, cancel := b.child()
-	return &Run{
-		thread: thread, begun: make(chan struct{}), ended: make(chan struct{}), done: make(chan struct{}),
-		ctx: func() context.Context { return ctx }, cancel: cancel,
-	}
-}
-
-// end says that a run's end is in the log, so that the thread's next one may start.
-func (b *Bridge) end(r *Run) {
-	r.endOnce.Do(func() {
-		b.mu.Lock()
-		if b.claims[r.thread] == r {
-			delete(b.claims, r.thread)
-		}
-		b.mu.Unlock()
-		close(r.ended)
-	})
-}
-
-// forget lets go of a run.
-func (b *Bridge) forget(r *Run) {
-	b.end(r)
-	r.begin()
-	r.cancel(nil)
-	b.mu.Lock()
-	delete(b.runs, r)
-	b.mu.Unlock()
-	close(r.done)
-}
-
-// open checks what the thread says to a new run, and opens it.
-func (b *Bridge) open(ctx context.Context, rq Request, rc publish.RunConfig, asked agui.Input) (*publish.Run, error) {
-	active, err := b.threads.Active(ctx, asked.ThreadID)
-	if err != nil {
-		return nil, fmt.Errorf("active runs: %w", err)
-	}
-	for _, run := range active {
-		if run == asked.RunID {
-			continue // Open tells
-		}
-		if !rq.Supersede {
-			return nil, &BusyError{Run: run}
-		}
-		if err := b.supersede(ctx, run); err != nil {
-			return nil, err
-		}
-	}
-	if len(asked.Resume) > 0 {
-		pending, err := b.threads.Pending(ctx, asked.ThreadID, asked.ParentRunID)
-		if err != nil {
-			return nil, fmt.Errorf("open interrupts: %w", err)
-		}
-		missing := slices.DeleteFunc(pending, func(id string) bool { return slices.Contains(asked.Resume, id) })
-		if len(missing) > 0 {
-			return nil, &InterruptError{Missing: missing}
-		}
-	}
-	return b.opener.Open(ctx, rc)
-}
-
-// supersede cancels a run that somebody else publishes.
-func (b *Bridge) supersede(ctx context.Context, run string) error {
-	if err := b.threads.Cancel(ctx, run, "superseded"); err != nil {
-		return fmt.Errorf("cancel run: %w", err)
-	}
-	wait, cancel := context.WithTimeout(ctx, b.cfg.SupersedeWait)
-	defer cancel()
-	err := b.threads.Wait(wait, run)
-	switch {
-	case err == nil:
-		return nil
-	case wait.Err() != nil && ctx.Err() == nil:
-		return &BusyError{Run: run}
-	default:
-		return fmt.Errorf("wait for the end of a run: %w", err)
-	}
 }
 
 // Close starts no more runs, ends those that are under way with RUN_ERROR and the code CodeStopped, and waits until all

@@ -9,7 +9,8 @@ import (
 	"github.com/aguihub/aguihub/stream"
 )
 
-// claim claims the run for this Run, unless that was done. events is how many go unwritten where it can't be.
+// claim claims the run for this Run, unless that was done. events is how many go unwritten where it can't be; with none
+// the run's input is kept beside the run, since its first entry may be long in coming.
 func (r *Run) claim(ctx context.Context, events int) error {
 	r.mu.Lock()
 	done, err := r.claimed, r.usable()
@@ -25,13 +26,17 @@ func (r *Run) claim(ctx context.Context, events int) error {
 	defer func() { <-r.writing }()
 	r.mu.Lock()
 	done, err = r.claimed, r.usable()
+	asked := stream.Claim{Producer: r.pub.cfg.Producer, TTL: r.pub.cfg.LeaseTTL}
+	if events == 0 {
+		asked.Input = r.input
+	}
 	r.mu.Unlock()
 	if done || err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.pub.cfg.WriteTimeout)
 	defer cancel()
-	got, err := r.pub.log.Claim(ctx, r.info.Run, stream.Claim{Producer: r.pub.cfg.Producer, TTL: r.pub.cfg.LeaseTTL})
+	got, err := r.pub.log.Claim(ctx, r.info.Run, asked)
 	if err == nil {
 		err = r.catchUp(ctx, got.Head)
 	}
@@ -39,6 +44,18 @@ func (r *Run) claim(ctx context.Context, events int) error {
 		return r.breakOff(events, 0, fmt.Errorf("claim: %w", err))
 	}
 	r.hold(ctx, got.Fence)
+	return nil
+}
+
+// claimEarly claims the run before its first event, and says so in the registry, so that a reaper knows of it.
+func (r *Run) claimEarly(ctx context.Context, thread stream.ThreadID) error {
+	if err := r.claim(ctx, 0); err != nil {
+		return err
+	}
+	info := stream.RunInfo{Run: r.info.Run, Thread: thread, Parent: r.info.Parent, State: stream.RunClaimed}
+	if err := r.pub.registry.Announce(ctx, info); err != nil {
+		return fmt.Errorf("announce claim: %w", err)
+	}
 	return nil
 }
 

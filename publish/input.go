@@ -8,8 +8,8 @@ import (
 	"github.com/aguihub/aguihub/stream"
 )
 
-// ReadInput says which run a RunAgentInput asks for: the Run, Parent and Input of the result are set, and Thread is in
-// asked, since it is the run's RUN_STARTED that says which thread it belongs to. limit is the largest input in bytes.
+// ReadInput says which run a RunAgentInput asks for: the Run, Parent, Input and ClaimIn of the result are set, Thread
+// isn't, since it is the run's RUN_STARTED that says which thread it belongs to. limit is the largest input in bytes.
 // Errors: *InvalidError, and those of stream.ParseRunID and ParseThreadID for ids that can't be used.
 func ReadInput(input []byte, limit int) (rc RunConfig, asked agui.Input, err error) {
 	if err := checkInput(input, limit); err != nil {
@@ -25,7 +25,7 @@ func ReadInput(input []byte, limit int) (rc RunConfig, asked agui.Input, err err
 	if rc.Run, err = stream.ParseRunID(asked.RunID); err != nil {
 		return RunConfig{}, asked, fmt.Errorf("runId: %w", err)
 	}
-	if _, err = stream.ParseThreadID(asked.ThreadID); err != nil {
+	if rc.ClaimIn, err = stream.ParseThreadID(asked.ThreadID); err != nil {
 		return RunConfig{}, asked, fmt.Errorf("threadId: %w", err)
 	}
 	if asked.ParentRunID != "" {

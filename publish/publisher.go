@@ -160,6 +160,10 @@ type RunConfig struct {
 	Input []byte
 	// Start writes RUN_STARTED before Open returns.
 	Start bool
+	// ClaimIn claims the run before Open returns, not with its first event: for agents that take their time before it. If this
+	// process dies meanwhile, a hub begins the run in this thread, with Input, and ends it. The run's RUN_STARTED may name
+	// another one all the same. Empty means that the run is claimed with its first event.
+	ClaimIn stream.ThreadID
 	// Continue allows a run that has entries: they are read, and what comes is judged as what comes behind them. A
 	// RUN_STARTED then begins the run anew for everybody.
 	Continue bool
@@ -261,6 +265,11 @@ func (r *Run) begin(ctx context.Context, rc RunConfig) error {
 			return err
 		}
 	}
+	if rc.ClaimIn != "" {
+		if err := r.claimEarly(ctx, rc.ClaimIn); err != nil {
+			return err
+		}
+	}
 	if rc.Start {
 		return r.start(ctx)
 	}
@@ -276,6 +285,11 @@ func (rc RunConfig) validate() error {
 	}
 	if rc.Thread != "" || rc.Start {
 		if _, err := stream.ParseThreadID(string(rc.Thread)); err != nil {
+			return err
+		}
+	}
+	if rc.ClaimIn != "" {
+		if _, err := stream.ParseThreadID(string(rc.ClaimIn)); err != nil {
 			return err
 		}
 	}

@@ -234,7 +234,7 @@ func (r *Reaper) learn(ctx context.Context) error {
 			}
 			switch {
 			case !e.State.Known():
-			case e.State != stream.RunStarted:
+			case e.State != stream.RunStarted && e.State != stream.RunClaimed:
 				ended[e.Run] = true
 			case !ended[e.Run]:
 				ended[e.Run] = true // an earlier start is no news
@@ -313,7 +313,7 @@ func (r *Reaper) reap(ctx context.Context, d reaping) (over bool, err error) {
 		return true, nil
 	case err != nil:
 		return false, err
-	case !p.existed: // announced and not begun yet, or gone: there is nothing to end
+	case !p.existed && (!d.lease.Known || d.lease.Ended || d.run.info.Thread == ""): // announced and not begun yet, or gone
 		return false, nil
 	}
 	info := d.run.info
@@ -335,13 +335,18 @@ func (r *Reaper) reap(ctx context.Context, d reaping) (over bool, err error) {
 	if d.idle {
 		code, message, reap.Idle = CodeIdle, "Nothing came from the agent for too long.", r.cfg.Idle
 	}
-	events, err := endWith(p.adm, code, message)
+	events, err := p.endWith(info, code, message)
 	if err != nil {
 		return false, err
 	}
 	ids, err := r.log.Reap(ctx, run, reap, events...)
 	if err != nil || len(ids) == 0 {
 		return false, err
+	}
+	if !p.existed { // its thread doesn't know it yet
+		if err := r.registry.Announce(ctx, info); err != nil {
+			return false, err
+		}
 	}
 	r.count(d.idle)
 	r.logger.Warn("run ended for its producer", zap.String("run", string(run)), zap.String("code", code), zap.Int64("lapsed_ms", d.lease.LapsedMs))
@@ -377,8 +382,19 @@ func (r *Reaper) maybeIdle(ctx context.Context, a *activeRun) (bool, error) {
 	return time.Since(a.since) >= r.cfg.Idle, nil
 }
 
-// endWith is what ends a run with RUN_ERROR: what closes the open items, and the event.
-func endWith(adm *agui.Admission, code, message string) ([][]byte, error) {
+// endWith is what ends the run with RUN_ERROR: what closes the open items, and the event. A run that its producer has
+// claimed and not begun gets a start, so that its thread has what was asked for and what became of it.
+func (p *past) endWith(info stream.RunInfo, code, message string) ([][]byte, error) {
+	var events [][]byte
+	if !p.existed {
+		raw, err := Event(runStarted{
+			Type: agui.RunStarted.String(), ThreadID: string(info.Thread), RunID: string(info.Run), ParentRunID: string(info.Parent),
+		})
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, raw)
+	}
 	raw, err := Event(runError{Type: agui.RunError.String(), Message: message, Code: code})
 	if err != nil {
 		return nil, err
@@ -387,5 +403,6 @@ func endWith(adm *agui.Admission, code, message string) ([][]byte, error) {
 	if err := e.Parse(raw); err != nil {
 		return nil, fmt.Errorf("the event that ends a run: %w", err)
 	}
-	return append(sealAdmission(adm, &e), e.Raw), nil
+	events = append(events, sealAdmission(p.adm, &e)...)
+	return append(events, e.Raw), nil
 }

@@ -59,6 +59,8 @@ type Claim struct {
 	Peek bool
 	// TTL is how long the lease holds without a renewal.
 	TTL time.Duration
+	// Input is kept until the producer's first entry, for whoever has to end the run before there is one.
+	Input []byte
 }
 
 // Claimed is what a claim got.
@@ -126,7 +128,7 @@ type Lease struct {
 type Reap struct {
 	By    string // who does it
 	Epoch uint64 // that was seen; the run gets the next one
-	Head  ID     // the stream's newest entry that was seen
+	Head  ID     // the stream's newest entry that was seen; zero where there was none
 	// Grace is for how long the lease must have been noticed to be lapsed, if Idle is zero.
 	Grace time.Duration
 	// Idle ends a run that has had no lease and no entry for so long.

@@ -24,6 +24,7 @@ type Memory struct {
 	fences      map[RunID]*memoryFence
 	checkpoints map[RunID]Checkpoint
 	left        map[ThreadID]Left
+	claims      map[ThreadID]memoryClaim
 	changed     chan struct{} // closed and replaced whenever there is something new to see
 }
 
@@ -46,6 +47,7 @@ func NewMemory(cfg Config) (*Memory, error) {
 		streams: make(map[string]*memoryStream),
 		zsets:   make(map[string]map[string]float64),
 		fences:  make(map[RunID]*memoryFence),
+		claims:  make(map[ThreadID]memoryClaim),
 		changed: make(chan struct{}),
 	}, nil
 }

@@ -16,6 +16,7 @@ type memoryFence struct {
 	ended    uint64 // epoch; 0 while the run goes on
 	lapsedMs int64
 	lease    time.Time // until when it holds
+	input    []byte
 }
 
 // fenceOf returns the run's state. Caller holds mu.
@@ -65,7 +66,7 @@ func (m *Memory) Claim(ctx context.Context, run RunID, c Claim) (Claimed, error)
 		return Claimed{}, fmt.Errorf("claim: %w", ErrRunEnded)
 	}
 	if !own {
-		*f = memoryFence{known: true, fence: want, length: len(ms)}
+		*f = memoryFence{known: true, fence: want, length: len(ms), input: c.Input}
 	}
 	if !c.Peek && f.ended == 0 {
 		m.renewLease(f, c.TTL)
@@ -112,6 +113,9 @@ func (m *Memory) AppendFenced(ctx context.Context, run RunID, a FencedAppend, re
 			return got, &AppendError{Appended: len(got.IDs), IDs: got.IDs, Err: err}
 		}
 		got.IDs = append(got.IDs, got.Last)
+	}
+	if skip < len(recs) {
+		f.input = nil
 	}
 	if next := a.Seq + uint64(len(recs)); next > f.next {
 		f.next, f.last, f.length = next, got.Last, len(ms)+len(got.IDs)
@@ -162,7 +166,7 @@ func (m *Memory) RequestCancel(ctx context.Context, run RunID, control []byte) (
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.fault == nil && m.streams[m.keys.Run(run)] == nil {
+	if f := m.fences[run]; m.fault == nil && m.streams[m.keys.Run(run)] == nil && (f == nil || !f.known) {
 		return ID{}, fmt.Errorf("cancel: %w", ErrNoRun)
 	}
 	return m.add(m.keys.Aux(run, auxControl), map[string]any{"control": string(control)})
@@ -241,7 +245,11 @@ func (m *Memory) Reap(ctx context.Context, run RunID, r Reap, events ...[]byte) 
 		return nil, err
 	}
 	ms, err := m.stream(m.keys.Run(run))
-	if err != nil || len(ms) == 0 || ms[len(ms)-1].id != r.Head || m.held(f) || f.ended > 0 || f.fence.Epoch != r.Epoch {
+	var head ID
+	if len(ms) > 0 {
+		head = ms[len(ms)-1].id
+	}
+	if err != nil || head != r.Head || m.held(f) || f.ended > 0 || f.fence.Epoch != r.Epoch {
 		return nil, err
 	}
 	now := m.cfg.Now().UnixMilli()
@@ -253,8 +261,12 @@ func (m *Memory) Reap(ctx context.Context, run RunID, r Reap, events ...[]byte) 
 		return nil, nil
 	}
 	var ids []ID
-	for _, e := range events {
-		id, err := m.add(m.keys.Run(run), map[string]any{"event": string(e)})
+	for i, e := range events {
+		fields := map[string]any{"event": string(e)}
+		if i == 0 && head.IsZero() && len(f.input) > 0 {
+			fields["input"] = string(f.input)
+		}
+		id, err := m.add(m.keys.Run(run), fields)
 		if err != nil {
 			return ids, err
 		}

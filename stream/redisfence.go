@@ -21,7 +21,7 @@ const (
 // run has a later epoch, or this one under another name, and with ErrRunEnded. A run without a stream can be claimed.
 func (l *Redis) Claim(ctx context.Context, run RunID, c Claim) (Claimed, error) {
 	reply, err := l.script(ctx, l.commands, claimScript, "claim", l.keysOf(run)[:3],
-		fenceVersion, c.Producer, c.Epoch, c.TTL.Milliseconds(), auxKeep.Milliseconds(), flag(c.Peek))
+		fenceVersion, c.Producer, c.Epoch, c.TTL.Milliseconds(), auxKeep.Milliseconds(), flag(c.Peek), c.Input)
 	if err != nil {
 		return Claimed{}, err
 	}
@@ -139,10 +139,11 @@ func (l *Redis) renew(ctx context.Context, holds []Hold, kept []Kept) error {
 	return nil
 }
 
-// RequestCancel writes a signal to the run's control stream. It fails with ErrNoRun where the run has no stream.
+// RequestCancel writes a signal to the run's control stream. It fails with ErrNoRun where the run has no stream and nobody
+// has claimed it.
 func (l *Redis) RequestCancel(ctx context.Context, run RunID, control []byte) (ID, error) {
 	reply, err := l.script(ctx, l.commands, signalScript, "cancel",
-		[]string{l.keys.Run(run), l.keys.Aux(run, auxControl)}, maxControl, auxKeep.Milliseconds(), control)
+		[]string{l.keys.Run(run), l.keys.Aux(run, auxControl), l.keys.Aux(run, auxProducer)}, maxControl, auxKeep.Milliseconds(), control)
 	if err != nil {
 		return ID{}, err
 	}
@@ -229,7 +230,7 @@ func (l *Redis) NoteLeases(ctx context.Context, runs ...RunID) error {
 	return nil
 }
 
-// Reap ends a run with events, unless it has a lease, or anything is otherwise than it was seen: then it returns no IDs
+// Reap ends a run with events, the first of which gets the input that a claim without an entry has left, unless it has a lease, or anything is otherwise than it was seen: then it returns no IDs
 // and no error. Of several who try one succeeds, and the producer is fenced off.
 func (l *Redis) Reap(ctx context.Context, run RunID, r Reap, events ...[]byte) ([]ID, error) {
 	args := []any{fenceVersion, r.By, r.Epoch, r.Head.String(), r.Grace.Milliseconds(), r.Idle.Milliseconds(), auxKeepEnded.Milliseconds()}
@@ -253,7 +254,8 @@ func (l *Redis) Reap(ctx context.Context, run RunID, r Reap, events ...[]byte) (
 
 // Settle notes that a run has ended, which its stream tells, in the epoch that was seen.
 func (l *Redis) Settle(ctx context.Context, run RunID, epoch uint64) error {
-	err := settleScript.Run(ctx, l.commands, l.keysOf(run)[1:3], fenceVersion, epoch, auxKeepEnded.Milliseconds()).Err()
+	keys := l.keysOf(run)
+	err := settleScript.Run(ctx, l.commands, []string{keys[1], keys[2], keys[0]}, fenceVersion, epoch, auxKeepEnded.Milliseconds()).Err()
 	return classify(ctx, "settle", err)
 }
 

@@ -13,6 +13,7 @@ type RunState string
 
 // The states of the contract, section 1.
 const (
+	RunClaimed     RunState = "claimed" // nothing is written yet
 	RunStarted     RunState = "started"
 	RunFinished    RunState = "finished"
 	RunError       RunState = "error"
@@ -25,7 +26,7 @@ const (
 // Known reports whether the state is one of the contract.
 func (s RunState) Known() bool {
 	switch s {
-	case RunStarted, RunFinished, RunError, RunCancelled, RunInterrupted, RunAbandoned, RunDeleted:
+	case RunClaimed, RunStarted, RunFinished, RunError, RunCancelled, RunInterrupted, RunAbandoned, RunDeleted:
 		return true
 	default:
 		return false

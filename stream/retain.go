@@ -46,13 +46,16 @@ func (l *Redis) Erase(ctx context.Context, run RunID, thread ThreadID) error {
 	_, err := pipe.Exec(ctx)
 	if err == nil && thread != "" {
 		err = eraseLeftScript.Run(ctx, l.commands, []string{l.keys.ThreadAux(thread, auxConversation)}, string(run)).Err()
+		if err == nil {
+			err = eraseClaimScript.Run(ctx, l.commands, []string{l.keys.ThreadAux(thread, auxActive)}, string(run)).Err()
+		}
 	}
 	return classify(ctx, "erase", err)
 }
 
 // EraseThread removes a thread's own keys. It may be repeated.
 func (l *Redis) EraseThread(ctx context.Context, thread ThreadID) error {
-	return classify(ctx, "erase", l.commands.Unlink(ctx, l.keys.Thread(thread), l.keys.ThreadAux(thread, auxConversation)).Err())
+	return classify(ctx, "erase", l.commands.Unlink(ctx, l.keys.Thread(thread), l.keys.ThreadAux(thread, auxConversation), l.keys.ThreadAux(thread, auxActive)).Err())
 }
 
 // Drop takes runs out of a thread's set.

@@ -4,9 +4,10 @@ import "github.com/redis/go-redis/v9"
 
 // The scripts. All keys of one are of one run and so of one slot; they are declared. Numbers stay below 2^53. Of the
 // hash: v version, id and epoch of the producer, next sequence number, last entry of this epoch, len the stream's length
-// behind it, ended the epoch in which the run ended, lapsed when the lapse of the lease was noticed.
+// behind it, ended the epoch in which the run ended, lapsed when the lapse of the lease was noticed, input what the run
+// starts from while there is no entry of this epoch.
 
-// claimScript: KEYS stream, producer, lease; ARGV version, producer, epoch ("0": the next), TTL, keep (both ms), peek.
+// claimScript: KEYS stream, producer, lease; ARGV version, producer, epoch ("0": the next), TTL, keep (both ms), peek, input.
 var claimScript = redis.NewScript(`
 local h = redis.call('HMGET', KEYS[2], 'v', 'id', 'epoch', 'next', 'last', 'ended')
 local known = h[1] == ARGV[1]
@@ -24,6 +25,7 @@ if not own then
   redis.call('DEL', KEYS[2])
   next, last = '0', ''
   redis.call('HSET', KEYS[2], 'v', ARGV[1], 'id', ARGV[2], 'epoch', text, 'next', next, 'last', last, 'len', redis.call('XLEN', KEYS[1]))
+  if ARGV[7] ~= '' then redis.call('HSET', KEYS[2], 'input', ARGV[7]) end
 end
 if ARGV[6] ~= '1' and not h[6] then
   redis.call('SET', KEYS[3], ARGV[2] .. ':' .. text, 'PX', ARGV[4])
@@ -53,6 +55,7 @@ if skip < n then
     out[#out + 1] = id
   end
   out[4] = out[#out]
+  if next == 0 then redis.call('HDEL', KEYS[2], 'input') end
 end
 if seq + n > next then
   redis.call('HSET', KEYS[2], 'next', string.format('%.0f', seq + n), 'last', out[4], 'len', redis.call('XLEN', KEYS[1]))
@@ -111,31 +114,38 @@ if idle > 0 then
 elseif not h[4] then return {'changed'}
 elseif now - tonumber(h[4]) < tonumber(ARGV[5]) then return {'early'} end
 local head = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
-if not head[1] or head[1][1] ~= ARGV[4] then return {'changed'} end
+if (head[1] and head[1][1] or '0-0') ~= ARGV[4] then return {'changed'} end
 local out = {'ok'}
-for i = 8, #ARGV do out[#out + 1] = redis.call('XADD', KEYS[1], '*', 'event', ARGV[i]) end
+local input = not head[1] and redis.call('HGET', KEYS[2], 'input')
+for i = 8, #ARGV do
+  if input and i == 8 then out[#out + 1] = redis.call('XADD', KEYS[1], '*', 'event', ARGV[i], 'input', input)
+  else out[#out + 1] = redis.call('XADD', KEYS[1], '*', 'event', ARGV[i]) end
+end
 local epoch = string.format('%.0f', tonumber(ARGV[3]) + 1)
 redis.call('HSET', KEYS[2], 'v', ARGV[1], 'id', ARGV[2], 'epoch', epoch, 'next', #out - 1, 'last', out[#out], 'len', redis.call('XLEN', KEYS[1]), 'ended', epoch)
-redis.call('HDEL', KEYS[2], 'lapsed')
+redis.call('HDEL', KEYS[2], 'lapsed', 'input')
 redis.call('PEXPIRE', KEYS[2], ARGV[7])
 redis.call('PEXPIRE', KEYS[4], ARGV[7])
 return out
 `)
 
-// settleScript: KEYS producer, lease; ARGV version, epoch, keep (ms). It notes the end of a run that ended otherwise.
+// settleScript: KEYS producer, lease, stream; ARGV version, epoch, keep (ms), unless the stream has an expiry. It notes the
+// end of a run that ended otherwise.
 var settleScript = redis.NewScript(`
 local h = redis.call('HMGET', KEYS[1], 'v', 'epoch', 'ended')
 if h[1] ~= ARGV[1] or h[2] ~= ARGV[2] or h[3] then return 0 end
 redis.call('HSET', KEYS[1], 'ended', ARGV[2])
 redis.call('HDEL', KEYS[1], 'lapsed')
 redis.call('DEL', KEYS[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
+local left = redis.call('PTTL', KEYS[3])
+if left < 0 then left = ARGV[3] end
+redis.call('PEXPIRE', KEYS[1], left)
 return 1
 `)
 
-// signalScript: KEYS stream, control; ARGV the most entries, keep (ms), the control object.
+// signalScript: KEYS stream, control, producer; ARGV the most entries, keep (ms), the control object.
 var signalScript = redis.NewScript(`
-if redis.call('EXISTS', KEYS[1]) == 0 then return {'none'} end
+if redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then return {'none'} end
 local id = redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[1], '*', 'control', ARGV[3])
 local left = redis.call('PTTL', KEYS[1])
 if left < 0 then left = ARGV[2] end

@@ -140,15 +140,20 @@ func (s *serving) routes(life context.Context, p *process, publisher *publish.Pu
 	return transport.NewHandler(guard, mux, p.logger), nil
 }
 
+// claimsPerTTL has the claim of a thread outlast the lease of the run that was claimed with it, and the time in which a
+// reaper ends that: until then the run may still go on.
+const claimsPerTTL = 3
+
 // startBridge makes the agents of the configuration callable.
 func (s *serving) startBridge(life context.Context, p *process, publisher *publish.Publisher) error {
 	called, err := p.flags.agents()
 	if err != nil {
 		return usagef("%w", err)
 	}
-	s.bridge, err = bridge.New(life, publisher, agents.Threads{Service: s.service, Name: hubName()}, bridge.Config{
-		Agents: called, MaxEvent: int(p.flags.MaxEvent), MaxRuns: p.flags.MaxAgentRuns,
-	}, p.logger)
+	s.bridge, err = bridge.New(life, publisher, agents.Threads{Service: s.service, Name: hubName()},
+		agents.Claims{Service: s.service, Log: p.redis, TTL: claimsPerTTL * p.flags.LeaseTTL}, bridge.Config{
+			Agents: called, MaxEvent: int(p.flags.MaxEvent), MaxRuns: p.flags.MaxAgentRuns, KeepEvery: p.flags.LeaseTTL / 3,
+		}, p.logger)
 	return err
 }
 

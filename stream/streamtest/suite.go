@@ -26,6 +26,7 @@ type Log interface {
 	Keys() stream.Keys
 	Ping(ctx context.Context) error
 	FencedLog
+	ThreadClaimer
 }
 
 // Backend is a log under test, with what the suite must do behind its back.
@@ -82,6 +83,8 @@ func Run(t *testing.T, b Backend) {
 		{"a plain agent's lease counts once it was seen", testPlainLease},
 		{"an end that somebody else wrote is noted", testSettle},
 		{"signals are read from where one stands", testSignals},
+		{"of many who claim a thread one gets it", testThreadClaim},
+		{"a run that was claimed and never begun is ended with its input", testReapUnbegun},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.test(t, b) })
 	}

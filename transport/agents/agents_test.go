@@ -272,7 +272,7 @@ func TestSupersedeAcrossHubs(t *testing.T) {
 	defer leave()
 	other, err := publish.New(r.Log, r.Registry, publish.Config{})
 	must(t, err)
-	second, err := bridge.New(t.Context(), other, agents.Threads{Service: r.Service, Name: "second"}, bridge.Config{
+	second, err := bridge.New(t.Context(), other, agents.Threads{Service: r.Service, Name: "second"}, r.claims(), bridge.Config{
 		Agents: []bridge.Agent{agent(t, "a", g.serve)}, SupersedeWait: patience,
 	}, r.Logger)
 	must(t, err)

@@ -51,7 +51,7 @@ func newRig(tb testing.TB, cfg bridge.Config, called ...bridge.Agent) *rig {
 	publisher, err := publish.New(r.Log, r.Registry, publish.Config{})
 	must(tb, err)
 	cfg.Agents = called
-	r.bridge, err = bridge.New(ctx, publisher, agents.Threads{Service: r.Service}, cfg, r.Logger)
+	r.bridge, err = bridge.New(ctx, publisher, agents.Threads{Service: r.Service}, r.claims(), cfg, r.Logger)
 	must(tb, err)
 	streams, err := sse.New(ctx, r.Service, transport.Config{}, r.Logger)
 	must(tb, err)
@@ -77,6 +77,11 @@ func newRig(tb testing.TB, cfg bridge.Config, called ...bridge.Agent) *rig {
 		cancel()
 	})
 	return r
+}
+
+// claims are those of the rig's log.
+func (r *rig) claims() agents.Claims {
+	return agents.Claims{Service: r.Service, Log: r.Log, TTL: time.Minute}
 }
 
 func must(tb testing.TB, err error) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/aguihub/aguihub/backfill"
+	"github.com/aguihub/aguihub/bridge"
 	"github.com/aguihub/aguihub/stream"
 )
 
@@ -28,6 +30,45 @@ func (t Threads) Active(ctx context.Context, thread string) ([]string, error) {
 // Pending implements bridge.Threads.
 func (t Threads) Pending(ctx context.Context, thread, parent string) ([]string, error) {
 	return t.Service.Pending(ctx, stream.ThreadID(thread), stream.RunID(parent))
+}
+
+// Claims lets hubs claim threads. It implements bridge.Claims.
+type Claims struct {
+	Service *backfill.Service
+	Log     Claimer
+	TTL     time.Duration // of a claim that nobody keeps
+}
+
+// Claimer is where threads are claimed (stream.Redis).
+type Claimer interface {
+	ClaimThread(ctx context.Context, thread stream.ThreadID, c, over stream.ThreadClaim, ttl time.Duration) (stream.ThreadClaim, error)
+	KeepThread(ctx context.Context, thread stream.ThreadID, c stream.ThreadClaim, ttl time.Duration) (bool, error)
+}
+
+func claimOf(h bridge.Holder) stream.ThreadClaim {
+	return stream.ThreadClaim{Token: h.Token, Run: stream.RunID(h.Run)}
+}
+
+// Claim implements bridge.Claims.
+func (c Claims) Claim(ctx context.Context, thread string, h, over bridge.Holder) (bridge.Holder, error) {
+	held, err := c.Log.ClaimThread(ctx, stream.ThreadID(thread), claimOf(h), claimOf(over), c.TTL)
+	return bridge.Holder{Token: held.Token, Run: string(held.Run)}, err
+}
+
+// Keep implements bridge.Claims.
+func (c Claims) Keep(ctx context.Context, thread string, h bridge.Holder) (bool, error) {
+	return c.Log.KeepThread(ctx, stream.ThreadID(thread), claimOf(h), c.TTL)
+}
+
+// Let implements bridge.Claims.
+func (c Claims) Let(ctx context.Context, thread string, h bridge.Holder) error {
+	_, err := c.Log.KeepThread(ctx, stream.ThreadID(thread), claimOf(h), 0)
+	return err
+}
+
+// Over implements bridge.Claims.
+func (c Claims) Over(ctx context.Context, run string) (bool, error) {
+	return c.Service.Over(ctx, stream.RunID(run))
 }
 
 // Cancel implements bridge.Threads. A run that has ended meanwhile needs none.
