@@ -11,13 +11,20 @@ import (
 )
 
 // TestClient runs npm test, with a hub of this tree. AGUIHUB_SWEEP=1 makes it the long form.
-func TestClient(t *testing.T) {
+func TestClient(t *testing.T) { npm(t, "test") }
+
+// TestBrowser runs the client, and the example without a build step, in Chromium.
+func TestBrowser(t *testing.T) { npm(t, "run", "test:browser") }
+
+// npm runs it with a hub of this tree.
+func npm(t *testing.T, args ...string) {
+	t.Helper()
 	install(t)
 	hub := filepath.Join(t.TempDir(), "aguihub")
 	run(t, exec.CommandContext(t.Context(), "go", "build", "-o", hub, "../../cmd/aguihub"))
-	npm := exec.CommandContext(t.Context(), "npm", "test")
-	npm.Env = append(os.Environ(), "AGUIHUB_BIN="+hub)
-	run(t, npm)
+	cmd := exec.CommandContext(t.Context(), "npm", args...)
+	cmd.Env = append(os.Environ(), "AGUIHUB_BIN="+hub)
+	run(t, cmd)
 }
 
 // install runs npm ci, unless the packages of the present lockfile are there.

@@ -35,6 +35,8 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
   private declare watcher: Watcher | undefined;
   private declare connecting: boolean;
   private declare runId: string | undefined;
+  /** @internal What a run is asked with in place of the messages that the application calls the conversation. */
+  declare restore: ((messages: Message[]) => Message[]) | undefined;
 
   constructor(options: HubAgentOptions) {
     super(options);
@@ -53,6 +55,7 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
       watcher: undefined,
       connecting: false,
       runId: undefined,
+      restore: of?.restore,
     });
   }
 
@@ -189,7 +192,7 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
     if (!agent) throw new HubError("no_agent", "the options name no agent to run");
     let answer: Response;
     try {
-      const body = JSON.stringify(input);
+      const body = JSON.stringify(this.restore ? { ...input, messages: this.restore(input.messages) } : input);
       answer = await this.request("/v1/agents/" + encodeURIComponent(agent), { method: "POST", body }, "text/event-stream");
     } catch (error) {
       if (f.link?.run === input.runId) return; // it got there: only the answer was lost
@@ -321,7 +324,8 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
     return baseOf(this.options.url);
   }
 
-  private request(path: string, init: RequestInit, accept?: string): Promise<Response> {
+  /** @internal */
+  request(path: string, init: RequestInit, accept?: string): Promise<Response> {
     return request(this.options, path, init, accept);
   }
 

@@ -184,6 +184,7 @@ export class Link {
       closed: (how: Closed) => late() || this.closed(how, kind, lines),
     };
     this.host.report({ transport: kind });
+    this.heardAt = Date.now(); // a page that is shown now needn't ask yet
     this.silence = setTimeout(() => sink.closed({ code: 1006, reason: "no answer" }), this.host.timing.handshake);
     try {
       if (kind === "sse") {

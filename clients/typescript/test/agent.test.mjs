@@ -391,7 +391,7 @@ test("what a page loads of the package is at most 10 kB, compressed, and an adap
   const page = size("index.js");
   console.log(`size: ${page} bytes`);
   assert.ok(page > 1_000 && page <= 10_240, `${page} bytes`);
-  const adapters = fs.readdirSync(dist).filter((f) => f.endsWith(".js") && !/^(index|chunk)/.test(f));
+  const adapters = fs.readdirSync(dist).filter((f) => f.endsWith(".js") && !/^(index|chunk|standalone)/.test(f));
   assert.ok(adapters.length > 0);
   for (const f of adapters) assert.ok(size(f) <= page + 4_096, `${f}: ${size(f)} bytes`);
 });

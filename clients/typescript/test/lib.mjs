@@ -86,7 +86,7 @@ export class Hub {
     return this;
   }
   async run() {
-    this.hub = start(process.env.AGUIHUB_BIN ?? "aguihub", ["--redis", `redis://127.0.0.1:${this.redisPort}`, "--listen", `127.0.0.1:${this.port}`, "--metrics-listen", "off", "--attach-wait", "2s", "--log-level", "warn", ...this.flags]);
+    this.hub = start(process.env.AGUIHUB_BIN ?? "aguihub", [...(this.flags.includes("--redis") ? [] : ["--redis", `redis://127.0.0.1:${this.redisPort}`]), "--listen", `127.0.0.1:${this.port}`, "--metrics-listen", "off", "--attach-wait", "2s", "--log-level", "warn", ...this.flags]);
     await until(() => reachable(this.port), 10_000, "aguihub");
   }
   async kill() {

@@ -1,0 +1,134 @@
+import type { Message, State } from "@ag-ui/client";
+import { ExportedMessageRepository } from "@assistant-ui/react";
+import { fromAgUiMessages } from "@assistant-ui/react-ag-ui";
+import type { HubAgent } from "./agent.js";
+import { refusal } from "./errors.js";
+
+export interface HubHistoryOptions {
+  /** As given to useAgUiRuntime(). True by default. */
+  showThinking?: boolean;
+}
+
+/** A part of what resume() tells: assistant-ui's ChatModelRunResult. */
+interface Progress {
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- parts of whichever version
+  content?: any;
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- a MessageStatus
+  status?: any;
+  metadata?: { custom: Record<string, unknown> };
+}
+
+/** assistant-ui's ThreadHistoryAdapter. */
+export interface HubHistory {
+  load(): Promise<ReturnType<typeof ExportedMessageRepository.fromArray> & { state?: State; unstable_resume?: boolean }>;
+  resume(options: { abortSignal: AbortSignal }): AsyncGenerator<Progress, void, unknown>;
+  append(): Promise<void>;
+}
+
+/**
+ * The history of an agent's thread for assistant-ui's AG-UI runtime: what the thread holds, and the answer that is under
+ * way, from where it stands. Nothing needs to be stored, since the hub has it all.
+ */
+export function hubHistory(agent: HubAgent, options: HubHistoryOptions = {}): HubHistory {
+  const { showThinking = true } = options;
+  const resumed = new Map<string, Message[]>(); // answers by the ids of their questions
+  agent.restore = (messages) => restore(messages, resumed);
+  const shown = (messages: readonly Message[]) => fromAgUiMessages(messages, { showThinking });
+  return {
+    async load() {
+      const held = await conversation(agent);
+      const [asked, answer] = split(held.messages);
+      const state = held.state == null ? {} : { state: held.state };
+      if (held.activeRun) return { ...ExportedMessageRepository.fromArray(shown(asked)), ...state, unstable_resume: true };
+      const repository = ExportedMessageRepository.fromArray(shown([...asked, ...answer]));
+      const last = repository.messages.findLast((m) => m.message.role === "assistant");
+      const waits = last && (await interrupts(agent));
+      if (waits) last.message = { ...last.message, ...waits, metadata: { ...last.message.metadata, ...waits.metadata } };
+      return { ...repository, ...state };
+    },
+
+    async *resume({ abortSignal }) {
+      let wake = () => {};
+      let changed = true;
+      let over: { error?: unknown } | undefined;
+      const tell = () => {
+        changed = true;
+        wake();
+      };
+      const connected = agent.connectAgent(undefined, { onMessagesChanged: tell, onRunErrorEvent: ({ event }) => void (over ??= { error: new Error(event.message) }) });
+      connected.then(() => (over ??= {}), (error: unknown) => (over = { error })).finally(tell);
+      abortSignal.addEventListener("abort", tell, { once: true });
+      while (!abortSignal.aborted) {
+        if (changed) {
+          changed = false;
+          const [asked, answer] = split(agent.messages);
+          const question = asked.at(-1);
+          if (question) resumed.set(question.id, [...answer]);
+          yield { content: shown(answer).flatMap((m) => (m.role === "assistant" && Array.isArray(m.content) ? (m.content as unknown[]) : [])) };
+        } else if (over) {
+          if (over.error) throw over.error;
+          const waits = waiting(agent);
+          if (waits) yield waits;
+          return;
+        } else await new Promise<void>((resolve) => (wake = resolve));
+      }
+    },
+
+    async append() {},
+  };
+}
+
+/** What was asked last, with all before it, and what came of it. */
+function split(messages: readonly Message[]): [Message[], Message[]] {
+  const n = messages.findLastIndex((m) => m.role === "user") + 1;
+  return [messages.slice(0, n), messages.slice(n)];
+}
+
+/**
+ * The messages of a conversation as the hub has them. assistant-ui shows an answer that was resumed as one message with
+ * an id of its own: told to the hub like that, it would stand there twice.
+ */
+function restore(messages: Message[], resumed: Map<string, Message[]>): Message[] {
+  const out: Message[] = [];
+  for (let i = 0; i < messages.length; ) {
+    const question = messages[i++]!;
+    out.push(question);
+    const answer = resumed.get(question.id);
+    if (!answer) continue;
+    if (i === messages.length) resumed.delete(question.id); // it is asked anew
+    const shown: Message[] = [];
+    while (i < messages.length && messages[i]!.role !== "user") shown.push(messages[i++]!);
+    if (shown.length === 0) continue;
+    const results = new Set(answer.map((m) => m.role === "tool" && m.toolCallId));
+    out.push(...answer, ...shown.filter((m) => m.role === "tool" && !results.has(m.toolCallId)));
+  }
+  return out;
+}
+
+interface Conversation {
+  messages: Message[];
+  state: State;
+  activeRun: string | null;
+}
+
+async function conversation(agent: HubAgent): Promise<Conversation> {
+  const answer = await agent.request(`/v1/threads/${encodeURIComponent(agent.threadId)}/messages`, {});
+  if (answer.status === 404) return { messages: [], state: null, activeRun: null };
+  if (!answer.ok) throw await refusal(answer);
+  return (await answer.json()) as Conversation;
+}
+
+/** What a message says whose run waits for answers, as assistant-ui has it. */
+function waiting(agent: HubAgent): Progress | undefined {
+  const pending = agent.pendingInterrupts;
+  if (pending.length === 0) return undefined;
+  return { status: { type: "requires-action", reason: "interrupt" }, metadata: { custom: { agui: { interrupts: pending } } } };
+}
+
+/** The look-up doesn't tell of interrupts; an attach does. */
+async function interrupts(agent: HubAgent): Promise<Progress | undefined> {
+  const newest = (await agent.runsOf(agent.threadId))?.[0];
+  if (newest?.state !== "interrupted") return undefined;
+  await agent.connectAgent();
+  return waiting(agent);
+}
