@@ -17,6 +17,8 @@ const module = "github.com/aguihub/aguihub"
 // here may not be there.
 var arrows = map[string][]string{
 	"agui":         {},
+	"audit":        {},
+	"auth":         {},
 	"agui/framing": {"agui"},
 	"metrics":      {},
 
@@ -26,21 +28,22 @@ var arrows = map[string][]string{
 	"bridge":            {"agui", "agui/framing", "metrics", "publish"},
 	"demo":              {"metrics", "publish", "stream"},
 	"hub":               {"metrics", "stream"},
-	"backfill":          {"agui", "hub", "metrics", "stream"},
+	"backfill":          {"agui", "auth", "hub", "metrics", "stream"},
 
-	"transport":         {"agui", "backfill", "hub", "metrics", "stream"},
-	"transport/ws":      {"agui", "backfill", "hub", "metrics", "stream", "transport"},
-	"transport/sse":     {"agui", "backfill", "hub", "metrics", "stream", "transport"},
-	"transport/lookup":  {"agui", "backfill", "hub", "metrics", "stream", "transport"},
-	"transport/ingest":  {"agui", "agui/framing", "metrics", "publish", "stream", "transport"},
-	"transport/agents":  {"agui", "backfill", "bridge", "metrics", "publish", "stream", "transport"},
-	"transport/cancel":  {"metrics", "stream", "transport"},
-	"transport/erase":   {"metrics", "stream", "transport"},
+	"transport":         {"agui", "audit", "auth", "backfill", "hub", "metrics", "stream"},
+	"transport/ws":      {"agui", "auth", "backfill", "hub", "metrics", "stream", "transport"},
+	"transport/sse":     {"agui", "auth", "backfill", "hub", "metrics", "stream", "transport"},
+	"transport/lookup":  {"agui", "auth", "backfill", "hub", "metrics", "stream", "transport"},
+	"transport/ingest":  {"agui", "agui/framing", "auth", "metrics", "publish", "stream", "transport"},
+	"transport/agents":  {"agui", "auth", "backfill", "bridge", "metrics", "publish", "stream", "transport"},
+	"transport/cancel":  {"auth", "metrics", "stream", "transport"},
+	"transport/erase":   {"auth", "backfill", "metrics", "stream", "transport"},
 	"transport/console": {"transport"},
+	"transport/tickets": {"stream", "transport"},
 
 	"cmd/aguihub": {
-		"agui", "backfill", "bridge", "demo", "hub", "metrics", "publish", "stream", "transport",
-		"transport/agents", "transport/cancel", "transport/console", "transport/erase", "transport/ingest", "transport/lookup", "transport/sse", "transport/ws",
+		"agui", "audit", "auth", "backfill", "bridge", "demo", "hub", "metrics", "publish", "stream", "transport",
+		"transport/agents", "transport/cancel", "transport/console", "transport/erase", "transport/ingest", "transport/lookup", "transport/sse", "transport/tickets", "transport/ws",
 	},
 
 	"loadtest":         {"loadtest/chaos"},
@@ -54,6 +57,8 @@ var arrows = map[string][]string{
 
 // keptIn says which folders alone may use a library, and the files that may, too.
 var keptIn = map[string][]string{
+	"github.com/golang-jwt/":     {"auth/"},
+	"github.com/MicahParks/":     {"auth/"},
 	"github.com/redis/":          {"stream/", "loadtest/chaos/"},
 	"github.com/alicebob/":       {"stream/"},
 	"github.com/coder/websocket": {"transport/ws/", "cmd/aguihub/attach.go", "loadtest/checker/"},

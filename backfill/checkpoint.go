@@ -51,7 +51,7 @@ func (c checkpointMeta) encode() ([]byte, error) { return json.Marshal(c) }
 // Begin implements hub.Beginner: it takes the run up where a checkpoint left it.
 func (m *machine) Begin(ctx context.Context) (at stream.Cursor, ready func()) {
 	s := m.service
-	if s.config.Store == nil || s.config.NoCheckpoints {
+	if s.config.Store == nil || s.config.NoCheckpoints || m.lone {
 		return at, nil
 	}
 	at, ready, err := m.begin(ctx)

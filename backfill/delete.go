@@ -15,7 +15,7 @@ func (s *Service) Delete(ctx context.Context, run stream.RunID) error {
 	if s.config.Store == nil {
 		return ErrNoStore
 	}
-	thread, err := s.threadOf(ctx, run)
+	thread, err := s.ThreadOf(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (s *Service) DeleteThread(ctx context.Context, thread stream.ThreadID) erro
 		return err
 	}
 	for _, r := range runs {
-		of, err := s.threadOf(ctx, r.Run)
+		of, err := s.ThreadOf(ctx, r.Run)
 		if err != nil {
 			return err
 		}
@@ -46,8 +46,8 @@ func (s *Service) DeleteThread(ctx context.Context, thread stream.ThreadID) erro
 	return s.config.Store.EraseThread(ctx, thread)
 }
 
-// threadOf is the thread that a run's first entries name; "" where there are none.
-func (s *Service) threadOf(ctx context.Context, run stream.RunID) (stream.ThreadID, error) {
+// ThreadOf is the thread that a run's first entries name; "" where there are none.
+func (s *Service) ThreadOf(ctx context.Context, run stream.RunID) (stream.ThreadID, error) {
 	if f := s.hub.Peek(run); f != nil {
 		var thread stream.ThreadID
 		f.With(func(stream.ID) { thread = f.Machine().(*machine).thread })
@@ -87,6 +87,7 @@ func (t *threads) deleted(info stream.RunInfo) {
 	s.pasts.drop(info.Run)
 	s.keeper.forget(info.Run)
 	s.hub.Drop(info.Run, ErrDeleted)
+	s.alone.Drop(info.Run, ErrDeleted)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, th := range t.byID {

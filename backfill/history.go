@@ -222,7 +222,7 @@ func (m *machine) past() *past {
 
 // remember keeps what a run left when it ended.
 func (s *Service) remember(m *machine) {
-	if m.thread == "" || m.end.IsZero() {
+	if m.lone || m.thread == "" || m.end.IsZero() {
 		return
 	}
 	s.pasts.put(m.past())

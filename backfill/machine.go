@@ -14,6 +14,8 @@ import (
 type machine struct {
 	service *Service
 	id      stream.RunID
+	// lone is a machine that knows of no thread, and keeps nothing.
+	lone bool
 
 	run      *agui.Run
 	resolved bool // the run's start was seen and what it started from is known
@@ -36,6 +38,10 @@ func (s *Service) newMachine(id stream.RunID) hub.Machine {
 	return &machine{service: s, id: id, run: agui.NewRun(nil, s.config.agui())}
 }
 
+func (s *Service) newLoneMachine(id stream.RunID) hub.Machine {
+	return &machine{service: s, id: id, lone: true, run: agui.NewRun(nil, s.config.agui())}
+}
+
 // Prepared implements hub.Machine.
 func (m *machine) Prepared() bool { return m.resolved }
 
@@ -45,9 +51,11 @@ func (m *machine) Prepare(ctx context.Context, next []stream.Entry) (ready func(
 	if !ok {
 		return nil, nil
 	}
-	base, err := m.service.history(ctx, m.id, st)
-	if err != nil {
-		return nil, err
+	var base base
+	if !m.lone {
+		if base, err = m.service.history(ctx, m.id, st); err != nil {
+			return nil, err
+		}
 	}
 	return func() {
 		m.thread, m.parent, m.start = st.thread, base.run, st.id
@@ -94,14 +102,17 @@ func (m *machine) Admit(en stream.Entry) *hub.Delivery {
 	}
 	if v.End {
 		m.end, m.outcome = en.ID, outcomeOf(v)
-		m.service.remember(m)
-	} else if v.Late {
+	}
+	if v.End || v.Late {
 		m.service.remember(m)
 	}
 	d := deliver(en.ID, m.cursor, v)
 	if v.Reason != "" {
 		first := m.withheld.add(Withheld{ID: m.cursor.String(), Reason: string(v.Reason), Detail: v.Detail})
 		m.logWithheld(en.ID, v, first)
+	}
+	if m.lone {
+		return d
 	}
 	m.service.keeper.grown(m, len(en.Event)+len(en.Input), v.End)
 	return d

@@ -96,6 +96,7 @@ var (
 type Service struct {
 	config   Config
 	hub      *hub.Hub
+	alone    *hub.Hub // of runs whose subscribers may see nothing of their threads
 	log      Log
 	registry Registry
 	logger   *zap.Logger
@@ -113,6 +114,7 @@ func New(ctx context.Context, log Log, registry Registry, newest stream.ID, conf
 	s.stats.begin()
 	s.keeper = newKeeper(ctx, s)
 	s.hub = hub.New(ctx, log, s.newMachine, config.Hub, logger)
+	s.alone = hub.New(ctx, log, s.newLoneMachine, config.Hub.Part(4), logger)
 	s.threads = newThreads(ctx, s)
 	s.threads.follow(newest)
 	return s
@@ -122,6 +124,7 @@ func New(ctx context.Context, log Log, registry Registry, newest stream.ID, conf
 func (s *Service) Close() {
 	s.threads.close()
 	s.hub.Close()
+	s.alone.Close()
 	s.keeper.close()
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/hub"
 	"github.com/aguihub/aguihub/stream"
 )
@@ -26,6 +27,9 @@ type Request struct {
 	FromStart bool
 	// Raw adds RAW events to what a preamble repeats.
 	Raw bool
+	// Grant is what the subscriber may see; nil where that is everything. Whether it may attach at all, and to a thread,
+	// has been decided.
+	Grant *auth.Grant
 }
 
 // Catchup is a way to bring a subscriber on.
@@ -57,11 +61,15 @@ type Session struct {
 	lagged   bool          // what was returned last was a catch-up after lag
 	finished []byte        // the RUN_FINISHED that the subscriber's pending interrupts come from, as far as is known
 
+	// alone says that the subscriber sees the run, but nothing of its thread: then its feed is one that knows of no thread.
+	alone   bool
 	feed    *hub.Feed
 	machine *machine
-	sub     *hub.Subscriber
-	queue   []*hub.Delivery
-	items   []Item
+	// releaseFeed gives the feed back to its hub.
+	releaseFeed func()
+	sub         *hub.Subscriber
+	queue       []*hub.Delivery
+	items       []Item
 
 	clock   clock
 	tailing bool // what Next returns came out of the live tail
@@ -140,8 +148,8 @@ func (ses *Session) leaveRun() {
 		ses.sub = nil
 	}
 	if ses.feed != nil {
-		ses.service.hub.Release(ses.feed)
-		ses.feed, ses.machine = nil, nil
+		ses.releaseFeed()
+		ses.feed, ses.machine, ses.releaseFeed = nil, nil, nil
 	}
 }
 
@@ -150,12 +158,10 @@ func (ses *Session) leaveRun() {
 func (ses *Session) enter(ctx context.Context) error {
 	if ses.feed == nil || ses.feed.Run() != ses.current.run {
 		ses.leaveRun()
-		feed, err := ses.service.hub.Feed(ses.current.run)
-		if err != nil {
+		ses.alone, ses.giveUp = false, time.Now().Add(ses.service.config.AttachWait)
+		if err := ses.take(ses.service.hub); err != nil {
 			return err
 		}
-		ses.feed, ses.machine = feed, feed.Machine().(*machine)
-		ses.giveUp = time.Now().Add(ses.service.config.AttachWait)
 	}
 	wait, cancel := context.WithDeadline(ctx, ses.giveUp)
 	defer cancel()
@@ -181,20 +187,21 @@ func (ses *Session) enter(ctx context.Context) error {
 			return fmt.Errorf("waiting for a run: %w", stream.ErrUnavailable)
 		}
 		return ErrUnknownRun
-	case err == nil && ses.request.Head != "" && ses.current.run == ses.request.Head:
-		return ses.checkHead()
+	case err != nil:
+		return err
 	}
-	return err
+	return ses.admitted(ctx)
 }
 
-// checkHead says whether the branch that is asked for belongs to the thread.
-func (ses *Session) checkHead() (err error) {
-	ses.feed.With(func(stream.ID) {
-		if ses.machine.thread != ses.thread.id {
-			err = ErrUnknownRun
-		}
-	})
-	return err
+// take takes the current run's feed.
+func (ses *Session) take(from *hub.Hub) error {
+	feed, err := from.Feed(ses.current.run)
+	if err != nil {
+		return err
+	}
+	ses.feed, ses.machine = feed, feed.Machine().(*machine)
+	ses.releaseFeed = func() { from.Release(feed) }
+	return nil
 }
 
 func (ses *Session) openRun(ctx context.Context) ([]Item, error) {

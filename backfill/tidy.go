@@ -108,7 +108,7 @@ func (s *Service) tidyRuns(ctx context.Context, log Tidier, config TidyConfig, r
 			continue
 		}
 		if !ended {
-			thread, err := s.threadOf(ctx, st.Run)
+			thread, err := s.ThreadOf(ctx, st.Run)
 			if err != nil {
 				return err
 			}

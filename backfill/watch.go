@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/hub"
 	"github.com/aguihub/aguihub/stream"
 )
 
 // Watch begins a session that gives a run's own events from its first entry on, each as it was published, and then goes
 // on live: for whoever started the run, and holds what came before it. Next waits for the run as after Attach; where the
-// reader is slow it goes back to the log.
-func (s *Service) Watch(run stream.RunID) *Session {
-	ses := &Session{service: s, request: Request{Run: run}}
+// reader is slow it goes back to the log. grant is as in Request.
+func (s *Service) Watch(run stream.RunID, grant *auth.Grant) *Session {
+	ses := &Session{service: s, request: Request{Run: run, Grant: grant}}
 	ses.current.run = run
 	w := &watch{Session: ses}
 	ses.step = w.open

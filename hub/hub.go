@@ -75,6 +75,13 @@ func (c *Config) fill() {
 	}
 }
 
+// Part is the config of a hub beside another, which may hold one nth as much.
+func (c Config) Part(n int) Config {
+	c.fill()
+	c.Budget, c.MaxWaiting = c.Budget/n, max(c.MaxWaiting/n, 1)
+	return c
+}
+
 // Errors that callers branch on.
 var (
 	// ErrTooManyWaiting says that too many runs without an entry are waited for.

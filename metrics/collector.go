@@ -15,14 +15,21 @@ type Build struct {
 	Go       string
 }
 
-// Handler serves all series in the Prometheus formats. read is called once a scrape.
-func Handler(build Build, read Reader) http.Handler {
+// Handler serves all series in the Prometheus formats. Each reader is called once a scrape. There is one a tenant: where
+// there are several, or the one has a name, the series have the label tenant.
+func Handler(build Build, readers map[string]Reader) http.Handler {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&collector{read: read, build: build},
 	)
+	for tenant, read := range readers {
+		var to prometheus.Registerer = registry
+		if tenant != "" || len(readers) > 1 {
+			to = prometheus.WrapRegistererWith(prometheus.Labels{"tenant": tenant}, registry)
+		}
+		to.MustRegister(&collector{read: read, build: build})
+	}
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 

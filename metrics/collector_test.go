@@ -19,7 +19,7 @@ import (
 // scrape returns what Prometheus would read.
 func scrape(t *testing.T, r metrics.Reading) string {
 	t.Helper()
-	h := metrics.Handler(metrics.Build{Version: "v1", Revision: "abc", Go: "go1"}, func() metrics.Reading { return r })
+	h := metrics.Handler(metrics.Build{Version: "v1", Revision: "abc", Go: "go1"}, map[string]metrics.Reader{"": func() metrics.Reading { return r }})
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	body, err := io.ReadAll(w.Body)

@@ -7,11 +7,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// NewHandler returns what a hub listens with: the guard, then the mux, whose own answers for unknown paths and wrong
-// methods become problem documents. A path that the mux would clean (two slashes, dots) is unknown: an id is never
-// guessed from what is left of it.
-func NewHandler(guard *Guard, mux *http.ServeMux, logger *zap.Logger) http.Handler {
-	return guard.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// NewHandler returns what a hub listens with: the guard, then the access, then next.
+func NewHandler(guard *Guard, access *Access, next http.Handler) http.Handler {
+	return guard.Wrap(access.Wrap(next))
+}
+
+// Routes returns the mux, whose own answers for unknown paths and wrong methods become problem documents. A path that
+// the mux would clean (two slashes, dots) is unknown: an id is never guessed from what is left of it.
+func Routes(mux *http.ServeMux, logger *zap.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := mux.Handler(r)
 		clean := cleanPath(r.URL.EscapedPath())
 		if pattern != "" && clean {
@@ -28,7 +32,7 @@ func NewHandler(guard *Guard, mux *http.ServeMux, logger *zap.Logger) http.Handl
 			return
 		}
 		WriteProblem(w, logger, &Error{Status: http.StatusNotFound, Code: "unknown_path", Message: "there is nothing at this path"})
-	}))
+	})
 }
 
 // cleanPath says whether an escaped path has no empty segment and none that means another directory.

@@ -29,7 +29,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		}
 		_, _ = fmt.Fprint(w, run)
 	})
-	h := transport.NewHandler(newGuard(t), mux, zap.NewNop())
+	h := newGuard(t).Wrap(transport.Routes(mux, zap.NewNop()))
 	get := func(method, target string) *http.Response {
 		r := httptest.NewRequest(method, "http://localhost"+target, http.NoBody)
 		w := httptest.NewRecorder()

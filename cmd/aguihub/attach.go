@@ -94,8 +94,10 @@ func (c *attachCommand) follow(ctx context.Context, con stdio) error {
 	if err != nil {
 		return err
 	}
+	header := http.Header{}
+	c.show(header)
 	//nolint:bodyclose // the library has read the body of a refusal, and there is none otherwise
-	ws, resp, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{Subprotocols: []string{hubProtocol}})
+	ws, resp, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{Subprotocols: []string{hubProtocol}, HTTPHeader: header})
 	if err != nil {
 		return c.refused(ctx, resp, err)
 	}

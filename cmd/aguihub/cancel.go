@@ -34,6 +34,7 @@ func (c *cancelCommand) Run(ctx context.Context, con stdio) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	c.show(req.Header)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return c.unreachable(err)

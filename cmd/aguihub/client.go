@@ -19,7 +19,15 @@ const maxAnswer = 16 << 20
 
 // hubFlag is the hub that a tool talks to.
 type hubFlag struct {
-	URL string `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The hub (${default})."`
+	URL   string `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The hub (${default})."`
+	Token string `placeholder:"TOKEN" help:"Token to show to the hub. Other users of the machine can't see it in AGUIHUB_TOKEN."`
+}
+
+// show adds the token, where there is one.
+func (h hubFlag) show(header http.Header) {
+	if h.Token != "" {
+		header.Set("Authorization", "Bearer "+h.Token)
+	}
 }
 
 // endpoint builds a URL of the hub of path segments, which it escapes.
@@ -81,6 +89,7 @@ func (h hubFlag) getJSON(ctx context.Context, v any, segments ...string) error {
 	if err != nil {
 		return err
 	}
+	h.show(req.Header)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return h.unreachable(err)

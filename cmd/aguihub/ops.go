@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"time"
 
 	"github.com/aguihub/aguihub/metrics"
@@ -20,7 +21,7 @@ const (
 // opsHandler serves /metrics, /livez and /readyz.
 func (p *process) opsHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metrics.Handler(builtFrom(), p.reading))
+	mux.Handle("GET /metrics", metrics.Handler(builtFrom(), p.readers()))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if why := p.notReady(r.Context()); why != "" {
@@ -48,13 +49,16 @@ func (p *process) notReady(ctx context.Context) string {
 	case !p.gate.isOpen():
 		return "waiting for Redis"
 	}
-	h := p.tail.Health()
-	if h.Keys == 0 || time.Since(h.OldestRead) < stalledAfter {
+	stalled := slices.IndexFunc(p.stacks, func(s *stack) bool {
+		h := s.tail.Health()
+		return h.Keys > 0 && time.Since(h.OldestRead) >= stalledAfter
+	})
+	if stalled < 0 {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	if p.redis.Ping(ctx) != nil {
+	if p.stacks[stalled].redis.Ping(ctx) != nil {
 		return ""
 	}
 	return "the tail has stalled although Redis answers"

@@ -16,7 +16,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/aguihub/aguihub/audit"
 	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/transport"
 )
 
 const (
@@ -38,8 +40,9 @@ type process struct {
 
 	// static after newProcess
 	embedded     *stream.Embedded // nil with --redis
-	redis        *stream.Redis
-	tail         *stream.Tail
+	stacks       []*stack         // one a tenant, at least one
+	access       *transport.Access
+	audit        *audit.Log // nil when off
 	main         net.Listener
 	metrics      net.Listener // nil when off
 	debug        net.Listener // nil when off
@@ -47,7 +50,15 @@ type process struct {
 	gate         gate
 
 	stopping atomic.Bool
-	serving  atomic.Pointer[serving] // nil until Redis has answered
+}
+
+// stack is what serves one tenant: all layers, on keys of its own, so that none of them can mix tenants up.
+type stack struct {
+	tenant  string // "" where there is one only
+	prefix  string // of its keys
+	redis   *stream.Redis
+	tail    *stream.Tail
+	serving atomic.Pointer[serving] // nil until Redis has answered
 }
 
 // newProcess opens what the flags name, so that a port that is taken or a URL that can't be used is known at once.
@@ -59,6 +70,9 @@ func newProcess(ctx context.Context, flags *serveCommand, logger *zap.Logger) (_
 		}
 	}()
 	if err := p.openRedis(); err != nil {
+		return nil, err
+	}
+	if err := p.openAccess(ctx); err != nil {
 		return nil, err
 	}
 	if p.main, err = listen(ctx, "--listen", flags.Listen); err != nil {
@@ -100,12 +114,18 @@ func (p *process) openRedis() error {
 		}
 		url = p.embedded.URL()
 	}
-	redis, err := stream.Connect(url, stream.Config{KeyPrefix: p.flags.KeyPrefix})
+	issuers, err := p.flags.issuers()
 	if err != nil {
-		return usagef("--redis: %w", err)
+		return &exitError{code: exitUsage, err: err}
 	}
-	p.redis = redis
-	p.tail = redis.NewTail(stream.TailConfig{})
+	for _, tenant := range tenantsOf(issuers) {
+		s := &stack{tenant: tenant, prefix: tenantPrefix(p.flags.KeyPrefix, tenant)}
+		if s.redis, err = stream.Connect(url, stream.Config{KeyPrefix: s.prefix}); err != nil {
+			return usagef("--redis: %w", err)
+		}
+		s.tail = s.redis.NewTail(stream.TailConfig{})
+		p.stacks = append(p.stacks, s)
+	}
 	return nil
 }
 
@@ -116,9 +136,10 @@ func (p *process) closeAll() {
 			_ = l.Close()
 		}
 	}
-	if p.redis != nil {
-		_ = p.redis.Close()
+	for _, s := range p.stacks {
+		_ = s.redis.Close()
 	}
+	_ = p.audit.Close()
 	if p.embedded != nil {
 		p.embedded.Close()
 	}
@@ -143,9 +164,9 @@ func (p *process) banner(w io.Writer) {
 		if host != "127.0.0.1" {
 			hostFlag = " -h " + host
 		}
-		line("publish", `redis-cli%s -p %s XADD %s '*' event '{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}'`, hostFlag, port, p.redis.Keys().Run("r1"))
+		line("publish", `redis-cli%s -p %s XADD %s '*' event '{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}'`, hostFlag, port, p.stacks[0].redis.Keys().Run("r1"))
 	} else {
-		line("publish", `XADD %s * event '{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}'`, p.redis.Keys().Run("r1"))
+		line("publish", `XADD %s * event '{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}'`, p.stacks[0].redis.Keys().Run("r1"))
 	}
 	if agents, err := p.flags.agents(); err == nil {
 		for _, a := range agents {
@@ -189,16 +210,17 @@ func (p *process) run(asked context.Context) error {
 	defer end()
 
 	var group errgroup.Group
-	group.Go(func() error {
-		_ = p.tail.Run(life)
-		return nil
-	})
+	for _, s := range p.stacks {
+		group.Go(func() error {
+			_ = s.tail.Run(life)
+			return nil
+		})
+	}
 	servers := p.listenAndServe(&group, cancel)
-	if s, err := p.connect(ctx, life); err != nil {
+	if front, err := p.connect(ctx, life); err != nil {
 		cancel(err)
 	} else {
-		p.serving.Store(s)
-		p.gate.open(s.handler)
+		p.gate.open(front)
 		p.logger.Info("serving", zap.String("listen", p.main.Addr().String()), zap.String("key_prefix", p.flags.KeyPrefix))
 	}
 	<-ctx.Done()
@@ -208,8 +230,8 @@ func (p *process) run(asked context.Context) error {
 	stopCtx, stopped := context.WithTimeout(life, stopTimeout)
 	defer stopped()
 	clean := true
-	if s := p.serving.Load(); s != nil {
-		clean = s.stop(stopCtx)
+	for _, s := range p.running() {
+		clean = s.stop(stopCtx) && clean
 	}
 	for _, server := range servers {
 		if err := server.Shutdown(stopCtx); err != nil {
@@ -217,7 +239,7 @@ func (p *process) run(asked context.Context) error {
 			_ = server.Close()
 		}
 	}
-	if s := p.serving.Load(); s != nil {
+	for _, s := range p.running() {
 		s.close()
 	}
 	end()
@@ -255,21 +277,40 @@ func (p *process) listenAndServe(group *errgroup.Group, cancel context.CancelCau
 }
 
 // connect wires the layers when Redis answers.
-func (p *process) connect(ctx, life context.Context) (*serving, error) {
-	registry := p.redis.NewRegistry(p.tail)
-	newest, err := p.waitForRedis(ctx, registry)
-	if err != nil {
-		return nil, err
+func (p *process) connect(ctx, life context.Context) (http.Handler, error) {
+	for _, s := range p.stacks {
+		registry := s.redis.NewRegistry(s.tail)
+		newest, err := p.waitForRedis(ctx, s, registry)
+		if err != nil {
+			return nil, err
+		}
+		if s == p.stacks[0] { // the server is all tenants'
+			if err := p.checkRedis(ctx); err != nil {
+				return nil, err
+			}
+		}
+		serving, err := newServing(ctx, life, p, s, registry, newest)
+		if err != nil {
+			return nil, err
+		}
+		s.serving.Store(serving)
 	}
-	if err := p.checkRedis(ctx); err != nil {
-		return nil, err
+	return p.front()
+}
+
+// running are the stacks that serve.
+func (p *process) running() (out []*serving) {
+	for _, s := range p.stacks {
+		if serving := s.serving.Load(); serving != nil {
+			out = append(out, serving)
+		}
 	}
-	return newServing(ctx, life, p, registry, newest)
+	return out
 }
 
 // waitForRedis returns the registry's newest entry when Redis answers. It fails when ctx ends, and for a registry that
 // can't be read however long one waits.
-func (p *process) waitForRedis(ctx context.Context, registry *stream.Registry) (stream.ID, error) {
+func (p *process) waitForRedis(ctx context.Context, s *stack, registry *stream.Registry) (stream.ID, error) {
 	wait := redisFirstPause
 	for {
 		newest, err := registry.Last(ctx)
@@ -279,7 +320,7 @@ func (p *process) waitForRedis(ctx context.Context, registry *stream.Registry) (
 		case ctx.Err() != nil:
 			return stream.ID{}, ctx.Err()
 		case errors.Is(err, stream.ErrWrongType):
-			return stream.ID{}, fmt.Errorf("%s: %w", p.redis.Keys().Runs(), err)
+			return stream.ID{}, fmt.Errorf("%s: %w", s.redis.Keys().Runs(), err)
 		}
 		p.logger.Warn("waiting for Redis: /readyz fails until it answers", zap.Error(err), zap.Duration("next_try_in", wait))
 		timer := time.NewTimer(wait)

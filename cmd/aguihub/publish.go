@@ -126,6 +126,7 @@ func (c *publishCommand) post(ctx context.Context, body io.Reader) (ingestAnswer
 		return answer, err
 	}
 	req.Header.Set("Content-Type", "application/x-ndjson")
+	c.show(req.Header)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return answer, c.unreachable(err)

@@ -5,12 +5,23 @@ import (
 	"github.com/aguihub/aguihub/transport"
 )
 
-// reading fills in the series from what each part counts.
-func (p *process) reading() metrics.Reading {
-	r := metrics.Reading{Ready: p.gate.isOpen() && !p.stopping.Load(), Problems: transport.Problems()}
-	redis := p.redis.Figures()
+// readers fill in the series of each tenant from what its parts count.
+func (p *process) readers() map[string]metrics.Reader {
+	readers := map[string]metrics.Reader{}
+	for _, s := range p.stacks {
+		readers[s.tenant] = func() metrics.Reading { return p.reading(s) }
+	}
+	return readers
+}
+
+func (p *process) reading(st *stack) metrics.Reading {
+	r := metrics.Reading{Ready: p.gate.isOpen() && !p.stopping.Load()}
+	if st == p.stacks[0] { // what isn't a tenant's is told once
+		r.Problems = transport.Problems()
+	}
+	redis := st.redis.Figures()
 	r.Redis = &redis
-	if s := p.serving.Load(); s != nil {
+	if s := st.serving.Load(); s != nil {
 		s.readFanOut(&r)
 		s.readWires(&r)
 		s.readProducers(&r)

@@ -22,7 +22,7 @@ const (
 
 // serveCommand is the flags of the hub. Sizes and times that an operator need not decide are no flags.
 type serveCommand struct {
-	Listen string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the hub: attaches, ingest, look-ups and the page. Other than loopback needs --insecure-no-auth (${default})."`
+	Listen string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the hub: attaches, ingest, look-ups and the page. Other than loopback needs --auth-config, --auth-issuer or --insecure-no-auth (${default})."`
 
 	Redis               string `placeholder:"URL" help:"Redis ≥ 7.0 or Valkey: a redis://, rediss://, redis+sentinel:// or redis+cluster:// URL. Without it the hub brings an embedded one, which forgets everything when it stops."`
 	RedisConfigure      bool   `help:"Let the hub set Redis' maxmemory-policy to noeviction at its start. Without it the hub never changes Redis' configuration."`
@@ -56,9 +56,11 @@ type serveCommand struct {
 
 	Invalid string `default:"withhold" enum:"withhold,pass" help:"What the official client would reject is withheld, or passed on where it is valid JSON: withhold or pass (${default})."`
 
-	AllowOrigin    []string `placeholder:"ORIGIN" help:"Origin of a web page that may attach and publish, such as https://app.example.com, beside those on loopback. May be repeated."`
-	AllowHost      []string `placeholder:"HOST" help:"Host name under which the hub may be called, beside loopback ones. May be repeated."`
-	InsecureNoAuth bool     `help:"Listen on other than loopback although nobody is asked who they are: everybody who reaches the hub sees and publishes everything."`
+	AllowOrigin []string `placeholder:"ORIGIN" help:"Origin of a web page that may attach and publish, such as https://app.example.com, beside those on loopback. May be repeated."`
+	AllowHost   []string `placeholder:"HOST" help:"Host name under which the hub may be called, beside loopback ones. May be repeated."`
+	accessFlags `embed:""`
+
+	InsecureNoAuth bool `help:"Listen on other than loopback although nobody is asked who they are: everybody who reaches the hub sees and publishes everything."`
 
 	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error (${default})."`
 	LogFormat string `default:"text" enum:"text,json" help:"text for people, json for machines; on standard error (${default})."`
@@ -111,8 +113,8 @@ func (c *serveCommand) validate() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if host, err := hostOf(c.Listen); err != nil {
 		bad("--listen: %w", err)
-	} else if !isLoopback(host) && !c.InsecureNoAuth {
-		bad("--listen %s: not a loopback address, and there is no authentication: whoever reaches the hub would see and publish everything; give --insecure-no-auth if the network is guarded otherwise", c.Listen)
+	} else if !isLoopback(host) && !c.InsecureNoAuth && !c.asks() {
+		bad("--listen %s: not a loopback address, and there is no authentication: whoever reaches the hub would see and publish everything; give --auth-config or --auth-issuer, or --insecure-no-auth if the network is guarded otherwise", c.Listen)
 	}
 	if c.MetricsListen != off {
 		if _, err := hostOf(c.MetricsListen); err != nil {
@@ -136,6 +138,12 @@ func (c *serveCommand) validate() error {
 	}
 	if _, err := stream.NewKeys(c.KeyPrefix); err != nil {
 		bad("--key-prefix: %w", err)
+	}
+	if err := c.accessFlags.validate(c.KeyPrefix); err != nil {
+		bad("%w", err)
+	}
+	if c.asks() && c.InsecureNoAuth {
+		bad("--insecure-no-auth: tokens are asked for; give one or the other")
 	}
 	for flag, d := range map[string]time.Duration{"--attach-wait": c.AttachWait, "--write-timeout": c.WriteTimeout} {
 		if d <= 0 {

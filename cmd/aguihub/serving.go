@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 
 	"go.uber.org/zap"
@@ -24,6 +23,7 @@ import (
 	"github.com/aguihub/aguihub/transport/ingest"
 	"github.com/aguihub/aguihub/transport/lookup"
 	"github.com/aguihub/aguihub/transport/sse"
+	"github.com/aguihub/aguihub/transport/tickets"
 	"github.com/aguihub/aguihub/transport/ws"
 )
 
@@ -57,53 +57,54 @@ func (l followedLog) Follow(run stream.RunID, after stream.ID, sink stream.Sink)
 
 // newServing wires the layers. asked ends when the process is to stop, life when everything has been closed.
 // newest is the registry's newest entry as of now.
-func newServing(asked, life context.Context, p *process, registry *stream.Registry, newest stream.ID) (_ *serving, err error) {
-	f, s := p.flags, &serving{logger: p.logger, memory: int64(p.flags.Memory), tail: p.tail, registry: registry}
-	s.service = backfill.New(life, followedLog{p.redis, p.tail}, s.registry, newest, backfill.Config{
+func newServing(asked, life context.Context, p *process, st *stack, registry *stream.Registry, newest stream.ID) (_ *serving, err error) {
+	f, memory := p.flags, int(p.flags.Memory)/len(p.stacks)
+	s := &serving{logger: p.logger, memory: int64(memory), tail: st.tail, registry: registry}
+	s.service = backfill.New(life, followedLog{st.redis, st.tail}, s.registry, newest, backfill.Config{
 		Name: hubName(), AttachWait: f.AttachWait, MaxEvent: int(f.MaxEvent), MaxConversation: int(f.MaxConversation),
-		PassInvalid: f.passInvalid(), CacheBytes: int(f.Memory) / 5,
-		Store: p.redis, Retention: f.retention(), ThreadRetention: f.ThreadRetention, NoCheckpoints: f.Checkpoints == off,
-		Hub: hub.Config{QueueBytes: int(f.QueueBytes), Budget: int(f.Memory) / 5 * 4},
+		PassInvalid: f.passInvalid(), CacheBytes: memory / 5,
+		Store: st.redis, Retention: f.retention(), ThreadRetention: f.ThreadRetention, NoCheckpoints: f.Checkpoints == off,
+		Hub: hub.Config{QueueBytes: int(f.QueueBytes), Budget: memory / 5 * 4},
 	}, p.logger)
 	defer func() {
 		if err != nil {
 			s.service.Close()
 		}
 	}()
-	publisher, err := publish.New(p.redis, s.registry, publish.Config{
+	publisher, err := publish.New(st.redis, s.registry, publish.Config{
 		MaxEvent: int(f.MaxEvent), PassInvalid: f.passInvalid(), LeaseTTL: f.LeaseTTL,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if s.handler, err = s.routes(life, p, publisher); err != nil {
+	if s.handler, err = s.routes(life, p, st, publisher); err != nil {
 		return nil, err
 	}
-	if f.demo() {
+	if f.demo() && st == p.stacks[0] {
 		agent, err := demo.New(publisher, demo.Config{}, p.logger)
 		if err != nil {
 			return nil, err
 		}
 		s.agents.Go(func() { _ = agent.Run(asked) })
 	}
-	s.reaper = publish.NewReaper(p.redis, s.registry, publish.ReaperConfig{
+	s.reaper = publish.NewReaper(st.redis, s.registry, publish.ReaperConfig{
 		LeaseTTL: f.LeaseTTL, Idle: f.IdleTimeout, MaxEvent: int(f.MaxEvent),
 	}, p.logger)
 	s.agents.Go(func() { _ = s.reaper.Run(asked) })
-	s.agents.Go(func() { _ = p.redis.Watch(asked, redisWatchEvery, newWatch(p).told) })
-	s.agents.Go(func() { _ = s.service.Discover(asked, p.redis) })
+	s.agents.Go(func() { _ = st.redis.Watch(asked, redisWatchEvery, newWatch(p, st).told) })
+	s.agents.Go(func() { _ = s.service.Discover(asked, st.redis) })
 	s.agents.Go(func() {
-		_ = s.service.Tidy(asked, p.redis, backfill.TidyConfig{AbandonedAfter: f.AbandonedAfter, ThreadRetention: f.ThreadRetention})
+		_ = s.service.Tidy(asked, st.redis, backfill.TidyConfig{AbandonedAfter: f.AbandonedAfter, ThreadRetention: f.ThreadRetention})
 	})
 	return s, nil
 }
 
 // routes starts the transports and mounts them behind the guard.
-func (s *serving) routes(life context.Context, p *process, publisher *publish.Publisher) (http.Handler, error) {
+func (s *serving) routes(life context.Context, p *process, st *stack, publisher *publish.Publisher) (http.Handler, error) {
 	f := p.flags
 	config := transport.Config{WriteTimeout: f.WriteTimeout, Canceller: s.service}
 	var err error
-	if s.ingest, err = ingest.New(life, publisher, ingest.Config{MaxEvent: int(f.MaxEvent)}, p.logger); err != nil {
+	if s.ingest, err = ingest.New(life, publisher, ingest.Config{MaxEvent: int(f.MaxEvent), Threads: s.service}, p.logger); err != nil {
 		return nil, err
 	}
 	if s.ws, err = ws.New(life, s.service, config, p.logger); err != nil {
@@ -115,7 +116,7 @@ func (s *serving) routes(life context.Context, p *process, publisher *publish.Pu
 	if s.lookup, err = lookup.New(s.service, s.registry, config, p.logger); err != nil {
 		return nil, err
 	}
-	if err := s.startBridge(life, p, publisher); err != nil {
+	if err := s.startBridge(life, p, st, publisher); err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
@@ -123,7 +124,8 @@ func (s *serving) routes(life context.Context, p *process, publisher *publish.Pu
 	s.sse.Mount(mux)
 	s.lookup.Mount(mux)
 	mux.Handle(ingest.Pattern, s.ingest)
-	mux.Handle(cancel.Pattern, cancel.New(s.service, p.logger))
+	mux.Handle(cancel.Pattern, cancel.New(s.service, s.service, p.logger))
+	mux.Handle(tickets.Pattern, tickets.New(p.logger))
 	erase.New(s.service, p.logger).Mount(mux)
 	callable, err := agents.New(s.bridge, s.sse, config, p.logger)
 	if err != nil {
@@ -133,11 +135,7 @@ func (s *serving) routes(life context.Context, p *process, publisher *publish.Pu
 	if f.console() {
 		console.Mount(mux)
 	}
-	guard, err := transport.NewGuard(slices.Concat(f.AllowHost, listenHost(f.Listen)), f.AllowOrigin, p.logger)
-	if err != nil {
-		return nil, usagef("%w", err)
-	}
-	return transport.NewHandler(guard, mux, p.logger), nil
+	return transport.Routes(mux, p.logger), nil
 }
 
 // claimsPerTTL has the claim of a thread outlast the lease of the run that was claimed with it, and the time in which a
@@ -145,13 +143,13 @@ func (s *serving) routes(life context.Context, p *process, publisher *publish.Pu
 const claimsPerTTL = 3
 
 // startBridge makes the agents of the configuration callable.
-func (s *serving) startBridge(life context.Context, p *process, publisher *publish.Publisher) error {
+func (s *serving) startBridge(life context.Context, p *process, st *stack, publisher *publish.Publisher) error {
 	called, err := p.flags.agents()
 	if err != nil {
 		return usagef("%w", err)
 	}
 	s.bridge, err = bridge.New(life, publisher, agents.Threads{Service: s.service, Name: hubName()},
-		agents.Claims{Service: s.service, Log: p.redis, TTL: claimsPerTTL * p.flags.LeaseTTL}, bridge.Config{
+		agents.Claims{Service: s.service, Log: st.redis, TTL: claimsPerTTL * p.flags.LeaseTTL}, bridge.Config{
 			Agents: called, MaxEvent: int(p.flags.MaxEvent), MaxRuns: p.flags.MaxAgentRuns, KeepEvery: p.flags.LeaseTTL / 3,
 		}, p.logger)
 	return err

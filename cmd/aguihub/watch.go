@@ -17,7 +17,7 @@ const redisWatchEvery = 10 * time.Second
 // checkRedis looks, once Redis has answered, whether it keeps what it is given, and says how the hub will learn of entries.
 // It fails where Redis may throw whole runs away.
 func (p *process) checkRedis(ctx context.Context) error {
-	server, err := p.redis.Server(ctx)
+	server, err := p.stacks[0].redis.Server(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -26,7 +26,7 @@ func (p *process) checkRedis(ctx context.Context) error {
 		return nil
 	}
 	if p.flags.RedisConfigure && server.Policy != "" && server.Policy != keepAll {
-		if err := p.redis.KeepAll(ctx); err != nil {
+		if err := p.stacks[0].redis.KeepAll(ctx); err != nil {
 			p.logger.Warn("--redis-configure: Redis takes no configuration", zap.Error(err))
 		} else {
 			p.logger.Info("set maxmemory-policy", zap.String("from", server.Policy), zap.String("to", keepAll))
@@ -43,7 +43,7 @@ func (p *process) checkRedis(ctx context.Context) error {
 			zap.String("maxmemory_policy", server.Policy))
 	}
 	p.logger.Info("Redis", zap.String("version", server.Version), zap.String("maxmemory_policy", server.Policy),
-		zap.Int64("maxmemory", server.Limit), zap.String("wake_ups", p.redis.WakeUps()))
+		zap.Int64("maxmemory", server.Limit), zap.String("wake_ups", p.stacks[0].redis.WakeUps()))
 	return nil
 }
 
@@ -52,18 +52,19 @@ const keepAll = "noeviction"
 
 // watch logs what changes about Redis while the hub serves. It is for one goroutine.
 type watch struct {
-	process     *process
+	logger      *zap.Logger
+	tail        *stream.Tail
 	policy      string
 	silent      bool // Redis doesn't tell
 	uninterrupt bool // the tail's reads can't be interrupted
 }
 
-func newWatch(p *process) *watch { return &watch{process: p} }
+func newWatch(p *process, s *stack) *watch { return &watch{logger: p.logger, tail: s.tail} }
 
 // told takes what Redis tells.
 func (w *watch) told(s stream.Server, err error) {
-	logger := w.process.logger
-	if h := w.process.tail.Health(); (h.InterruptErr != nil) != w.uninterrupt {
+	logger := w.logger
+	if h := w.tail.Health(); (h.InterruptErr != nil) != w.uninterrupt {
 		if w.uninterrupt = h.InterruptErr != nil; w.uninterrupt {
 			logger.Warn("reads can't be interrupted: runs are followed up to two seconds late. The user needs XADD and PEXPIRE on {PREFIX:tail:*", zap.Error(h.InterruptErr))
 		}

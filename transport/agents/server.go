@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/bridge"
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport"
@@ -60,7 +62,11 @@ func (s *Server) Mount(mux *http.ServeMux) {
 }
 
 // list tells the agents' names, and nothing else of them.
-func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) list(w http.ResponseWriter, r *http.Request) {
+	if _, err := transport.Allow(r, transport.Ask{Scope: auth.Publish}); err != nil {
+		transport.WriteProblem(w, s.logger, err)
+		return
+	}
 	type agent struct {
 		Name string `json:"name"`
 	}
@@ -89,8 +95,22 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return transport.BadRequest("bad_query", "concurrent must be supersede")
 	}
+	if _, err := transport.Allow(r, transport.Ask{Scope: auth.Publish}); err != nil {
+		return err // before the body is read
+	}
 	if rq.Input, err = s.readInput(w, r); err != nil {
 		return err
+	}
+	asked, err := agui.ParseInput(rq.Input)
+	if err == nil { // else Start says what is wrong
+		ask := transport.Ask{Scope: auth.Publish, Run: stream.RunID(asked.RunID), Thread: stream.ThreadID(asked.ThreadID)}
+		caller, err := transport.Allow(r, ask)
+		if err == nil && rq.Supersede {
+			err = caller.Allow(transport.Ask{Scope: auth.Cancel, Thread: ask.Thread})
+		}
+		if err != nil {
+			return err
+		}
 	}
 	run, err := s.bridge.Start(r.Context(), rq)
 	if err != nil {

@@ -82,7 +82,7 @@ func (t Threads) Cancel(ctx context.Context, run, reason string) error {
 
 // Wait implements bridge.Threads.
 func (t Threads) Wait(ctx context.Context, run string) error {
-	session := t.Service.Watch(stream.RunID(run))
+	session := t.Service.Watch(stream.RunID(run), nil)
 	defer session.Close()
 	for {
 		_, err := session.Next(ctx)

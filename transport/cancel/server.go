@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport"
 )
@@ -23,13 +24,14 @@ const maxBody = 16 << 10
 // Server is the handler of [Pattern]. Its methods may be called by anyone at once.
 type Server struct {
 	canceller transport.Canceller
+	runs      transport.Reacher
 	logger    *zap.Logger
 	requests  atomic.Int64
 }
 
 // New returns a server.
-func New(canceller transport.Canceller, logger *zap.Logger) *Server {
-	return &Server{canceller: canceller, logger: logger}
+func New(canceller transport.Canceller, runs transport.Reacher, logger *zap.Logger) *Server {
+	return &Server{canceller: canceller, runs: runs, logger: logger}
 }
 
 // Requests is how many requests there were since the start.
@@ -50,7 +52,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reason, err = reasonOf(w, r)
 	}
 	if err == nil {
-		err = s.canceller.Cancel(r.Context(), run, reason, transport.Anonymous)
+		err = s.cancel(r, run, reason)
 	}
 	if err != nil {
 		transport.WriteProblem(w, s.logger, err)
@@ -61,6 +63,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusAccepted)
 	_ = transport.WriteJSON(w, accepted{Run: run, State: "cancel_requested"}) // a client that has left is no matter of ours
+}
+
+// cancel asks the run to end on behalf of whoever asks, if they may.
+func (s *Server) cancel(r *http.Request, run stream.RunID, reason string) error {
+	ask := transport.Ask{Scope: auth.Cancel, Run: run}
+	caller, err := transport.Allow(r, ask)
+	if err != nil {
+		return err
+	}
+	if err := caller.Reach(r.Context(), s.runs, ask); err != nil {
+		return err
+	}
+	return s.canceller.Cancel(r.Context(), run, reason, caller.Subject())
 }
 
 var errBody = transport.BadRequest("bad_body", `the body must be empty or an object such as {"reason":"…"}`)

@@ -37,7 +37,7 @@ func start(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	looks.Mount(h.Mux)
-	h.Mux.Handle(cancel.Pattern, cancel.New(h.Service, h.Logger))
+	h.Mux.Handle(cancel.Pattern, cancel.New(h.Service, h.Service, h.Logger))
 	web := httptest.NewServer(h.Handler(t))
 	t.Cleanup(web.Close)
 	return &rig{Hub: h, url: web.URL, client: web.Client()}

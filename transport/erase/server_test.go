@@ -9,7 +9,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/transport"
 	"github.com/aguihub/aguihub/transport/erase"
 )
 
@@ -23,6 +25,8 @@ func (f *fake) Delete(_ context.Context, run stream.RunID) error {
 	return nil
 }
 
+func (f *fake) Reach(context.Context, *auth.Grant, stream.RunID) error { return nil }
+
 func (f *fake) DeleteThread(_ context.Context, thread stream.ThreadID) error {
 	f.got = append(f.got, "thread "+string(thread))
 	return nil
@@ -32,11 +36,12 @@ func TestRequestsToDeleteAreAnsweredWithNothingOrAProblem(t *testing.T) {
 	f := &fake{}
 	mux := http.NewServeMux()
 	erase.New(f, zap.NewNop()).Mount(mux)
+	h := transport.NewAccess(transport.AccessConfig{}, zap.NewNop()).Wrap(mux)
 	for path, want := range map[string]int{
 		"/v1/runs/r%201": 204, "/v1/threads/t1": 204, "/v1/runs/away": 503, "/v1/runs/%7Bx%7D": 400, "/v1/threads/a%5Cb": 400,
 	} {
 		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodDelete, path, http.NoBody))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodDelete, path, http.NoBody))
 		if w.Code != want || want == 204 && w.Body.Len() > 0 {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}

@@ -35,6 +35,8 @@ type body struct {
 	ended   bool // the run ended within this body
 	counted bool // the sender counts events, those included that are rejected and skipped
 	late    error
+	caller  *transport.Caller // who sends it
+	event   agui.Event        // scratch
 }
 
 func newBody(cfg Config, form format, run *publish.Run, rc *http.ResponseController, ans *answer) *body {
@@ -149,15 +151,27 @@ func (b *body) take(ctx context.Context, it item) error {
 	var err error
 	if it.err != nil {
 		err = &publish.InvalidError{Reason: agui.ReasonTooLarge, Detail: "larger than an event may be"}
-	} else {
+	} else if err = b.checkThread(it.data); err == nil {
 		err = b.run.Append(ctx, it.data)
 	}
 	if bad, ok := errors.AsType[*publish.InvalidError](err); ok {
 		return b.rejectEvent(ctx, at, bad)
 	}
+	if refused, ok := errors.AsType[*transport.Error](err); ok {
+		return refused
+	}
 	b.taken++
 	b.ended = b.run.Ended()
 	return b.written(err)
+}
+
+// checkThread refuses a RUN_STARTED of a thread that the sender's token doesn't name.
+func (b *body) checkThread(event []byte) error {
+	g := b.caller.Grant
+	if g.Open() || b.event.Parse(event) != nil || b.event.Type != agui.RunStarted || g.NamesThread(b.event.ThreadID()) {
+		return nil
+	}
+	return otherThread(b.caller, b.run.ID())
 }
 
 func (b *body) takeInput(at int, input []byte) error {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/aguihub/aguihub/publish"
 	"github.com/aguihub/aguihub/stream"
+	"github.com/aguihub/aguihub/transport"
 	"github.com/aguihub/aguihub/transport/ingest"
 )
 
@@ -94,7 +95,7 @@ func newRig(t *testing.T, log log, cfg ingest.Config) *rig {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(ingest.Pattern, server)
-	web := httptest.NewServer(mux)
+	web := httptest.NewServer(transport.NewAccess(transport.AccessConfig{}, zap.NewNop()).Wrap(mux))
 	t.Cleanup(web.Close)
 	return &rig{log: log, server: server, url: web.URL, client: web.Client()}
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/publish"
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport"
@@ -39,6 +40,11 @@ type Opener interface {
 	Open(ctx context.Context, rc publish.RunConfig) (*publish.Run, error)
 }
 
+// Threads tells of what thread a run is; "" where it has none yet (backfill.Service).
+type Threads interface {
+	ThreadOf(ctx context.Context, run stream.RunID) (stream.ThreadID, error)
+}
+
 // Config bounds what one request may do. Nothing may change while running.
 type Config struct {
 	// MaxEvent is the largest event, and the largest input, in bytes: the publisher's. 0 means [agui.DefaultMaxEvent].
@@ -48,6 +54,8 @@ type Config struct {
 	MaxJSON int64
 	// IdleTimeout is for how long a body may pause. 0 means [DefaultIdleTimeout].
 	IdleTimeout time.Duration
+	// Threads tells of what thread a run is before it is opened; nil leaves that to what Open finds.
+	Threads Threads
 	// TurnTimeout is for how long a request waits for another one of this process that writes the same run. 0 means
 	// [DefaultTurnTimeout].
 	TurnTimeout time.Duration
@@ -134,6 +142,10 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 	if form == formatJSON && r.ContentLength > s.cfg.MaxJSON {
 		return bodyTooLarge()
 	}
+	caller, err := s.allow(r, run)
+	if err != nil {
+		return err
+	}
 	ctx, leave, ok := s.group.Enter()
 	if !ok {
 		return transport.Draining()
@@ -148,7 +160,12 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 	if err != nil {
 		return openError(err)
 	}
+	if thread := writer.Thread(); thread != "" && !caller.Grant.NamesThread(string(thread)) {
+		_ = writer.Release(context.WithoutCancel(r.Context())) // nothing was written
+		return otherThread(caller, run)
+	}
 	b := newBody(s.cfg, form, writer, http.NewResponseController(w), ans)
+	b.caller = caller
 	b.counted = sequence != nil
 	stop := context.AfterFunc(ctx, b.clock.interrupt) //nolint:contextcheck // it ends with the server, not with the request
 	defer stop()
@@ -160,6 +177,31 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 		w.Header().Set("Connection", "close")
 	}
 	return b.result(err)
+}
+
+// allow says whether whoever posts may write the run: their token must name it, and its thread, where it has one.
+func (s *Server) allow(r *http.Request, run stream.RunID) (*transport.Caller, error) {
+	caller, err := transport.Allow(r, transport.Ask{Scope: auth.Publish, Run: run})
+	if err != nil || caller.Grant.Open() || s.cfg.Threads == nil {
+		return caller, err
+	}
+	thread, err := s.cfg.Threads.ThreadOf(r.Context(), run)
+	if err != nil {
+		return nil, err
+	}
+	if thread != "" && !caller.Grant.NamesThread(string(thread)) {
+		return nil, otherThread(caller, run)
+	}
+	return caller, nil
+}
+
+// otherThread refuses to write a run of a thread that the token doesn't name.
+func otherThread(caller *transport.Caller, run stream.RunID) error {
+	const code = "thread_not_named"
+	caller.Late(transport.Ask{Scope: auth.Publish, Run: run}, code)
+	return &transport.Error{
+		Status: http.StatusForbidden, Code: code, Message: "a publisher's token must name the run's thread",
+	}
 }
 
 // format is what a body may be.

@@ -25,6 +25,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if _, err := s.reach(r, run); err != nil {
+		return err
+	}
 	left, err := limit(r, 0, maxEvents)
 	if err != nil {
 		return err

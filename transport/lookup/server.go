@@ -5,11 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
 	"go.uber.org/zap"
 
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport"
@@ -114,7 +116,26 @@ type runList struct {
 	Cursor *string            `json:"cursor"`
 }
 
+// seen leaves out the runs that whoever asks may not see, and where nothing but the run is named, its parent.
+func seen(runs []backfill.Summary, g *auth.Grant) []backfill.Summary {
+	out := slices.DeleteFunc(runs, func(sum backfill.Summary) bool { return !g.Sees(string(sum.Run), string(sum.Thread)) })
+	for i := range out {
+		hideParent(&out[i], g)
+	}
+	return out
+}
+
+func hideParent(sum *backfill.Summary, g *auth.Grant) {
+	if !g.NamesThread(string(sum.Thread)) {
+		sum.Parent = ""
+	}
+}
+
 func (s *Server) runs(w http.ResponseWriter, r *http.Request) error {
+	caller, err := transport.Allow(r, transport.Ask{Scope: auth.Read})
+	if err != nil {
+		return err
+	}
 	n, err := limit(r, defaultLimit, maxLimit)
 	if err != nil {
 		return err
@@ -131,7 +152,7 @@ func (s *Server) runs(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		list.Runs = append(list.Runs, page...)
+		list.Runs = append(list.Runs, seen(page, caller.Grant)...)
 		before = next
 		if next.IsZero() || len(list.Runs) == n {
 			break
@@ -144,6 +165,16 @@ func (s *Server) runs(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, list)
 }
 
+// reach says whether whoever asks may look a run up.
+func (s *Server) reach(r *http.Request, run stream.RunID) (*transport.Caller, error) {
+	ask := transport.Ask{Scope: auth.Read, Run: run}
+	caller, err := transport.Allow(r, ask)
+	if err != nil {
+		return nil, err
+	}
+	return caller, caller.Reach(r.Context(), s.service, ask)
+}
+
 var errCursor = transport.BadRequest("bad_cursor", "the cursor can't be read")
 
 func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
@@ -151,9 +182,14 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	caller, err := s.reach(r, run)
+	if err != nil {
+		return err
+	}
 	detail, err := s.service.Run(r.Context(), run)
 	if err != nil {
 		return err
 	}
+	hideParent(&detail.Summary, caller.Grant)
 	return s.answer(w, detail)
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport"
@@ -18,6 +19,10 @@ var errUnknownThread = &transport.Error{
 
 func (s *Server) thread(w http.ResponseWriter, r *http.Request) error {
 	thread, err := transport.ThreadID(r)
+	if err != nil {
+		return err
+	}
+	caller, err := transport.Allow(r, transport.Ask{Scope: auth.Read, Thread: thread})
 	if err != nil {
 		return err
 	}
@@ -35,7 +40,7 @@ func (s *Server) thread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	list := runList{Thread: thread, Runs: append([]backfill.Summary{}, runs...)}
+	list := runList{Thread: thread, Runs: append([]backfill.Summary{}, seen(runs, caller.Grant)...)}
 	if next != (backfill.ThreadPlace{}) {
 		text := formatPlace(next)
 		list.Cursor = &text
@@ -71,6 +76,9 @@ func parsePlace(text string) (p backfill.ThreadPlace, err error) {
 func (s *Server) messages(w http.ResponseWriter, r *http.Request) error {
 	thread, err := transport.ThreadID(r)
 	if err != nil {
+		return err
+	}
+	if _, err := transport.Allow(r, transport.Ask{Scope: auth.Read, Thread: thread}); err != nil {
 		return err
 	}
 	conversation, err := s.service.Messages(r.Context(), thread)

@@ -12,8 +12,8 @@ import (
 	"github.com/aguihub/aguihub/transport"
 )
 
-// parse reads the path, the query and, of a POST, the body.
-func (s *Server) parse(w http.ResponseWriter, r *http.Request, thread bool) (ask, error) {
+// parse reads the path and the query.
+func (s *Server) parse(r *http.Request, thread bool) (ask, error) {
 	q := ask{post: r.Method == http.MethodPost}
 	var err error
 	if thread {
@@ -37,10 +37,7 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, thread bool) (ask
 		after = attach.After
 	}
 	q.request.After, q.request.Catchup = after, backfill.CatchupOnly
-	if q.post {
-		q.posted, err = s.readInput(w, r)
-	}
-	return q, err
+	return q, nil
 }
 
 // bodyTimeout is how long the body of a POST may take.

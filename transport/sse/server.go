@@ -4,11 +4,13 @@ package sse
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
 
 	"go.uber.org/zap"
 
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/metrics"
 	"github.com/aguihub/aguihub/transport"
@@ -63,7 +65,12 @@ type ask struct {
 
 // serve answers a request. An error is one that nothing was written for.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) error {
-	q, err := s.parse(w, r, thread)
+	q, err := s.parse(r, thread)
+	if err != nil {
+		return err
+	}
+	ask := transport.Ask{Scope: auth.Attach, Run: q.request.Run, Thread: q.request.Thread}
+	caller, err := transport.Allow(r, ask)
 	if err != nil {
 		return err
 	}
@@ -71,11 +78,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) erro
 		setHeaders(w.Header(), r)
 		return nil
 	}
+	q.request.Grant = caller.Grant
+	if q.post {
+		if q.posted, err = s.readInput(w, r); err != nil {
+			return err
+		}
+	}
 	ctx, leave, ok := s.group.Join(r.Context())
 	if !ok {
 		return transport.Draining()
 	}
 	defer leave()
+	ctx, over := caller.Until(ctx)
+	defer over()
 	s.stats.accepted.Add(1)
 	s.stats.open.Add(1)
 	defer s.stats.open.Add(-1)
@@ -86,6 +101,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) erro
 	defer session.Close()
 	a := newAnswer(s, w, r, q)
 	err = a.run(ctx, session)
+	if errors.Is(err, backfill.ErrForeign) {
+		caller.Late(ask, "other_thread")
+	}
 	if !a.started {
 		return err
 	}

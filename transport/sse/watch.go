@@ -16,6 +16,10 @@ import (
 // to its terminal event. begun is closed once the log holds something of the run; until then there are comments only. An
 // error is one that nothing was written for.
 func (s *Server) Watch(w http.ResponseWriter, r *http.Request, run stream.RunID, begun <-chan struct{}) error {
+	caller := transport.CallerOf(r.Context())
+	if caller == nil || caller.Grant == nil {
+		return transport.Unasked()
+	}
 	group, leave, ok := s.group.Enter()
 	if !ok {
 		return transport.Draining()
@@ -28,7 +32,7 @@ func (s *Server) Watch(w http.ResponseWriter, r *http.Request, run stream.RunID,
 	s.stats.accepted.Add(1)
 	s.stats.open.Add(1)
 	defer s.stats.open.Add(-1)
-	a := newAnswer(s, w, r, ask{post: true, request: backfill.Request{Run: run}})
+	a := newAnswer(s, w, r, ask{post: true, request: backfill.Request{Run: run, Grant: caller.Grant}})
 	err := a.await(ctx, begun)
 	if err == nil {
 		err = a.watch(ctx)
@@ -73,7 +77,7 @@ func (a *answer) await(ctx context.Context, begun <-chan struct{}) error {
 
 // watch writes what the session gives.
 func (a *answer) watch(ctx context.Context) error {
-	session := a.server.service.Watch(a.ask.request.Run)
+	session := a.server.service.Watch(a.ask.request.Run, a.ask.request.Grant)
 	defer session.Close()
 	return a.run(ctx, session)
 }

@@ -23,7 +23,8 @@ type Hub struct {
 	Registry *stream.Registry
 	Service  *backfill.Service
 	Logger   *zap.Logger
-	Mux      *http.ServeMux // what is mounted here stands behind a guard in Handler
+	Mux      *http.ServeMux    // what is mounted here stands behind a guard in Handler
+	Access   *transport.Access // who is asked for what in Handler; nil asks nobody
 }
 
 // tailed is the log with its tail, as backfill wants it.
@@ -65,7 +66,11 @@ func (h *Hub) Handler(tb testing.TB) http.Handler {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return transport.NewHandler(guard, h.Mux, h.Logger)
+	access := h.Access
+	if access == nil {
+		access = transport.NewAccess(transport.AccessConfig{}, h.Logger)
+	}
+	return transport.NewHandler(guard, access, transport.Routes(h.Mux, h.Logger))
 }
 
 // Append appends events to a run and returns the cursor of the last one.

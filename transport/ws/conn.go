@@ -3,6 +3,7 @@ package ws
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,16 @@ type conn struct {
 	// asked is when the ping was written that the peer has yet to answer; 0 where there is none.
 	asked atomic.Int64
 
-	nextPing int64 // owned by the keeper
+	// caller is who attaches, as of the newest token; nil where the attach was refused.
+	caller atomic.Pointer[transport.Caller]
+	// expiring is when the peer's token ends, in milliseconds since 1970, until it was told; else 0.
+	expiring atomic.Int64
+
+	// owned by the keeper
+	nextPing int64
+	watched  *transport.Caller // whose token is watched
+	warnAt   time.Time         // when the peer is told that it ends
+	warned   bool
 }
 
 // replyRoom is how many answers may wait for the writer before the reader waits, too.
@@ -193,6 +203,9 @@ func (c *conn) fillLines(p *parcel, items []backfill.Item) {
 		default:
 			m.add(it.Line)
 		}
+	}
+	if at := c.expiring.Swap(0); at != 0 {
+		m.add(fmt.Appendf(nil, `{"control":"expiring","atMs":%d}`, at))
 	}
 	for range replyRoom {
 		select {

@@ -19,9 +19,8 @@ const (
 
 // Names of the subprotocols: docs/contract.md, section 3. A token may be offered as one, too; it is never selected.
 const (
-	bareName    = "ag-ui.v1.json"
-	linesName   = "ag-ui.hub.v1.json"
-	tokenPrefix = "ag-ui.bearer."
+	bareName  = "ag-ui.v1.json"
+	linesName = "ag-ui.hub.v1.json"
 )
 
 // checkHandshake looks at what RFC 6455, section 4.2.1, asks of a request, so that what is wrong is answered with a
@@ -83,7 +82,7 @@ func selectProtocol(r *http.Request) (p protocol, selected string, err error) {
 			return bare, name, nil
 		case strings.EqualFold(name, linesName):
 			return lines, name, nil
-		case !strings.HasPrefix(name, tokenPrefix):
+		case !strings.HasPrefix(name, transport.BearerProtocol):
 			offered = true
 		}
 	}

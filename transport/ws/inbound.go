@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
 
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/transport"
 )
@@ -112,6 +113,7 @@ func (c *conn) answer(ctx context.Context, line []byte) []byte {
 	var in struct {
 		Control *string `json:"control"`
 		Reason  string  `json:"reason"`
+		Token   string  `json:"token"`
 	}
 	if json.Unmarshal(line, &in) != nil || in.Control == nil {
 		c.server.stats.ignored.Add(1)
@@ -123,8 +125,7 @@ func (c *conn) answer(ctx context.Context, line []byte) []byte {
 	case "cancel":
 		return c.cancelRun(ctx, in.Reason)
 	case "token":
-		c.server.stats.ignored.Add(1)
-		return unsupportedLine
+		return c.renew(ctx, in.Token)
 	default:
 		c.server.stats.ignored.Add(1)
 		return unknownLine
@@ -148,15 +149,42 @@ func (c *conn) cancelRun(ctx context.Context, reason string) []byte {
 		} else {
 			ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 			defer cancel()
-			err = canceller.Cancel(ctx, *run, reason, transport.Anonymous)
+			caller := c.caller.Load()
+			if err = caller.Allow(transport.Ask{Scope: auth.Cancel, Run: *run}); err == nil {
+				err = canceller.Cancel(ctx, *run, reason, caller.Subject())
+			}
 		}
 	}
 	if err == nil {
 		return nil
 	}
+	return c.errorLine(err)
+}
+
+// renewTimeout bounds the wait for an issuer's keys, during which nothing else that the peer sends is looked at.
+const renewTimeout = 5 * time.Second
+
+// renew goes on with a newer token. One that isn't as good as the one before is refused, and that one holds on.
+func (c *conn) renew(ctx context.Context, token string) []byte {
+	if c.caller.Load().Grant.Open() {
+		c.server.stats.ignored.Add(1)
+		return unsupportedLine
+	}
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	renewed, err := c.caller.Load().Renew(ctx, token)
+	if err != nil {
+		return c.errorLine(err)
+	}
+	c.caller.Store(renewed)
+	return nil
+}
+
+// errorLine tells the peer of an error.
+func (c *conn) errorLine(err error) []byte {
 	e := transport.ErrorFor(err)
 	if e.Code == "internal" {
-		c.server.logger.Warn("cancel", zap.Error(err))
+		c.server.logger.Warn("control line", zap.Error(err))
 	}
 	line, err := json.Marshal(struct {
 		Control string `json:"control"`

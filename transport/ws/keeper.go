@@ -38,6 +38,7 @@ func (s *Server) keep(ctx context.Context) {
 // check is the keeper's look at one connection.
 func (c *conn) check(t time.Time, beat time.Duration) {
 	now, config := c.server.since(t), &c.server.config
+	c.checkToken(t)
 	if since := c.socket.blocked.Load(); since != 0 {
 		// While the peer takes bytes slowly, its pong is behind them: the write's own timeout counts.
 		if now-since >= int64(beat) {
@@ -54,6 +55,34 @@ func (c *conn) check(t time.Time, beat time.Duration) {
 	case asked == 0 && now >= c.nextPing:
 		c.nextPing = now + int64(config.PingEvery) - int64(rand.N(config.PingEvery/10+1))
 		c.pingDue.Store(true)
+		c.waker.Wake()
+	}
+}
+
+// A peer is told that its token ends a third of its life ahead, but at most warnAhead and at least warnLeast: the keeper
+// needs its beats.
+const (
+	warnAhead = 30 * time.Second
+	warnLeast = 3 * time.Second
+)
+
+// checkToken tells a peer that its token ends soon, and ends the connection when it does.
+func (c *conn) checkToken(now time.Time) {
+	caller := c.caller.Load()
+	if caller == nil || caller.Grant.Expires.IsZero() {
+		return
+	}
+	left := caller.Grant.Expires.Sub(now)
+	if c.watched != caller {
+		c.watched, c.warnAt = caller, caller.Grant.Expires.Add(-min(warnAhead, max(left/3, warnLeast)))
+		c.warned = false
+	}
+	switch {
+	case left <= 0:
+		c.cancel(transport.ErrTokenExpired)
+	case !c.warned && !now.Before(c.warnAt):
+		c.warned = true
+		c.expiring.Store(caller.Grant.Expires.UnixMilli())
 		c.waker.Wake()
 	}
 }

@@ -5,6 +5,7 @@ package ws
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
 
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/metrics"
 	"github.com/aguihub/aguihub/transport"
@@ -81,16 +83,29 @@ func (s *Server) handler(thread bool) http.Handler {
 		if err == nil {
 			request, err = parseRequest(r, thread, protocol)
 		}
+		var caller *transport.Caller
+		if err == nil {
+			caller, err = transport.Allow(r, askOf(&request))
+		}
 		c, accepted := s.accept(w, r, protocol, selected)
 		if !accepted {
 			leave()
 			return
+		}
+		if err == nil {
+			request.Grant = caller.Grant
+			c.caller.Store(caller)
 		}
 		go func() { // the handler returns, and with it what net/http holds for a request
 			defer leave()
 			s.serve(ctx, c, request, err)
 		}()
 	})
+}
+
+// askOf is what an attach must be allowed.
+func askOf(request *backfill.Request) transport.Ask {
+	return transport.Ask{Scope: auth.Attach, Run: request.Run, Thread: request.Thread}
 }
 
 // accept upgrades the connection; where that doesn't work the library has answered.
@@ -132,7 +147,11 @@ func (s *Server) serve(ctx context.Context, c *conn, request backfill.Request, r
 	var reader sync.WaitGroup
 	reader.Go(func() { c.read(ctx) })
 	defer reader.Wait()
-	c.end(c.attach(ctx, request))
+	err := c.attach(ctx, request)
+	if errors.Is(err, backfill.ErrForeign) {
+		c.caller.Load().Late(askOf(&request), "other_thread")
+	}
+	c.end(err)
 }
 
 func (s *Server) add(c *conn) {
