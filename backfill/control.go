@@ -24,6 +24,12 @@ const (
 // Current is the run that the session is at, "" before a thread's first. It is for the goroutine that calls Next.
 func (ses *Session) Current() stream.RunID { return ses.current.run }
 
+// Stalled tells those who watch a run through this hub that its producer's lease has lapsed since then, in milliseconds
+// since 1970. Each of them hears it once, until the run has a new entry, however often it is called.
+func (s *Service) Stalled(run stream.RunID, sinceMs int64) {
+	s.hub.Note(run, control(ControlStalled, controlStalled{ControlStalled, sinceMs}).Line)
+}
+
 // cancelSignal is a cancel as it stands in a run's control stream.
 type cancelSignal struct {
 	Type   string `json:"type"`

@@ -32,6 +32,7 @@ const (
 	ControlReset    = "reset"
 	ControlEnded    = "ended"
 	ControlSkipped  = "skipped"
+	ControlStalled  = "stalled"
 )
 
 type controlAttached struct {
@@ -65,6 +66,11 @@ type controlReset struct {
 type controlEnded struct {
 	Control string       `json:"control"`
 	Run     stream.RunID `json:"run"`
+}
+
+type controlStalled struct {
+	Control string `json:"control"`
+	Since   int64  `json:"since"` // milliseconds since 1970, by the clock of Redis
 }
 
 func control(name string, line any) Item {

@@ -305,6 +305,10 @@ func (ses *Session) live(ctx context.Context) ([]Item, error) {
 	ses.queue, ses.lagged, ses.tailing = queue, false, true
 	items := ses.items[:0]
 	for _, d := range queue {
+		if d.Note != nil {
+			items = append(items, Item{Control: ControlStalled, Line: d.Note})
+			continue
+		}
 		if d.Restart {
 			ses.items, ses.tailing = items, false
 			return ses.restarted(d.Cursor)

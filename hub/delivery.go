@@ -20,6 +20,8 @@ type Delivery struct {
 	Detail string
 	// End says that the run ends with this entry, Restart that it began anew.
 	End, Restart bool
+	// Note is something about the run that is no entry of it: see [Hub.Note]. Nothing else is set then.
+	Note []byte
 
 	size  int
 	wires [Wires]atomic.Pointer[[]byte]
@@ -34,7 +36,7 @@ const deliveryCost = 200
 // Size is what the delivery weighs in a queue, in bytes.
 func (d *Delivery) Size() int {
 	if d.size == 0 {
-		d.size = deliveryCost + len(d.Detail)
+		d.size = deliveryCost + len(d.Detail) + len(d.Note)
 		for _, e := range d.Events {
 			d.size += len(e)
 		}

@@ -17,6 +17,7 @@ type Subscriber struct {
 	mu    sync.Mutex
 	queue []*Delivery
 	bytes int
+	noted bool // it got a note, and no entry since
 	err   error
 }
 
@@ -46,7 +47,7 @@ func (s *Subscriber) push(d *Delivery) {
 		s.queue, s.bytes, s.err = nil, 0, ErrLagged
 		s.feed.hub.stats.lagged.Add(1)
 	default:
-		s.queue = append(s.queue, d)
+		s.queue, s.noted = append(s.queue, d), false
 		s.bytes += d.Size()
 	}
 	s.mu.Unlock()
@@ -95,8 +96,16 @@ func (s *Subscriber) Next(ctx context.Context, buf []*Delivery) ([]*Delivery, er
 // Ready is readable when Next may have something to return. A reader that waits on it calls Next afterwards.
 func (s *Subscriber) Ready() <-chan struct{} { return s.ready }
 
-// TryNext returns what is queued, which may be nothing.
-func (s *Subscriber) TryNext(buf []*Delivery) ([]*Delivery, error) { return s.take(buf) }
+// TryNext returns what is queued, which may be nothing, and is nothing where a note comes first.
+func (s *Subscriber) TryNext(buf []*Delivery) ([]*Delivery, error) {
+	s.mu.Lock()
+	noted := len(s.queue) > 0 && s.queue[0].Note != nil
+	s.mu.Unlock()
+	if noted {
+		return nil, nil
+	}
+	return s.take(buf)
+}
 
 func (s *Subscriber) take(buf []*Delivery) ([]*Delivery, error) {
 	s.mu.Lock()

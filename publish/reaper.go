@@ -67,6 +67,9 @@ type ReaperConfig struct {
 	MaxEvent int
 	// MaxRuns bounds the runs that are looked at: those that started last. 0 means 10,000.
 	MaxRuns int
+	// Stalled is told of each run whose lease has lapsed, and since when by the clock of Redis in milliseconds, at each look
+	// at it. It must not block. Nil means nobody.
+	Stalled func(run stream.RunID, sinceMs int64)
 }
 
 // Shares of the TTL.
@@ -90,6 +93,9 @@ func (c ReaperConfig) withDefaults() ReaperConfig {
 	}
 	if c.MaxRuns <= 0 {
 		c.MaxRuns = 10_000
+	}
+	if c.Stalled == nil {
+		c.Stalled = func(stream.RunID, int64) {}
 	}
 	return c
 }
@@ -185,18 +191,13 @@ func (r *Reaper) scan(ctx context.Context) error {
 			}
 		case l.Known && !l.Ended:
 			stalled++
-			if a.lapsedAt.IsZero() {
-				a.lapsedAt = now
-			}
 			if l.LapsedMs == 0 {
 				note = append(note, run)
-			} else if now.Sub(a.lapsedAt) >= r.grace() { // the clock of Redis decides; before then it isn't worth asking
+			}
+			if r.lapsed(a, l, now) {
 				due = append(due, reaping{run: a, lease: l})
 			}
-		case (l.Known || r.cfg.Idle > 0) && a.lookAt.IsZero():
-			a.lookAt = now.Add(r.cfg.LeaseTTL / gracesPerTTL) // its producer is about to announce the end itself
-		case (l.Known || r.cfg.Idle > 0) && !now.Before(a.lookAt):
-			a.lookAt = now.Add(max(r.cfg.Idle/scansPerTTL, r.cfg.LeaseTTL/scansPerTTL))
+		case r.worthALook(a, l, now):
 			due = append(due, reaping{run: a, lease: l, idle: !l.Known})
 		}
 	}
@@ -207,6 +208,34 @@ func (r *Reaper) scan(ctx context.Context) error {
 		return err
 	}
 	return r.reapAll(ctx, due)
+}
+
+// lapsed tells of a run whose lease has lapsed, and says whether it may be time to end it. The clock of Redis decides in the
+// end; before then it isn't worth asking.
+func (r *Reaper) lapsed(a *activeRun, l stream.Lease, now time.Time) bool {
+	if a.lapsedAt.IsZero() {
+		a.lapsedAt = now
+	}
+	if l.LapsedMs == 0 { // nobody has noted it yet
+		return false
+	}
+	r.cfg.Stalled(a.info.Run, l.LapsedMs)
+	return now.Sub(a.lapsedAt) >= r.grace()
+}
+
+// worthALook says whether a run that has no lease, or whose end its producer noted, is to be read now: whether it has ended,
+// or is idle.
+func (r *Reaper) worthALook(a *activeRun, l stream.Lease, now time.Time) bool {
+	switch {
+	case !l.Known && r.cfg.Idle == 0, now.Before(a.lookAt):
+		return false
+	case a.lookAt.IsZero():
+		a.lookAt = now.Add(r.cfg.LeaseTTL / gracesPerTTL) // its producer is about to announce the end itself
+		return false
+	default:
+		a.lookAt = now.Add(max(r.cfg.Idle/scansPerTTL, r.cfg.LeaseTTL/scansPerTTL))
+		return true
+	}
 }
 
 // grace is for how long a lease must have been lapsed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,7 +63,12 @@ func wantLegal(t *testing.T, w *world, run stream.RunID) {
 func TestALostProducersRunIsEndedOnceAndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		stop := reap(t, w, w, 3, publish.ReaperConfig{})
+		var told atomic.Int64 // since when
+		stop := reap(t, w, w, 3, publish.ReaperConfig{Stalled: func(run stream.RunID, sinceMs int64) {
+			if old := told.Swap(sinceMs); run != "r1" || (old != 0 && old != sinceMs) {
+				t.Error(run, old, sinceMs)
+			}
+		}})
 		fence := lost(t, w, publish.DefaultLeaseTTL)
 		began := time.Now()
 		time.Sleep(publish.DefaultLeaseTTL) // the bubble's time
@@ -78,6 +84,9 @@ func TestALostProducersRunIsEndedOnceAndInTime(t *testing.T) {
 		took := time.UnixMilli(int64(all[3].ID.Ms)).Sub(began.Add(publish.DefaultLeaseTTL))
 		if took < 10*time.Second || took > 30*time.Second {
 			t.Errorf("%v after the lapse", took)
+		}
+		if since := time.UnixMilli(told.Load()).Sub(began.Add(publish.DefaultLeaseTTL)); since < 0 || since > 10*time.Second {
+			t.Errorf("it is told to be stalled since %v after the lapse", since)
 		}
 		wantText(t, states(t, w), "started@t1 error@t1")
 		_, err := w.Memory.AppendFenced(t.Context(), "r1", stream.FencedAppend{Fence: fence, Seq: 2, Floor: 2}, stream.Record{Event: []byte(`{}`)})

@@ -88,7 +88,7 @@ func newServing(asked, life context.Context, p *process, st *stack, registry *st
 		s.agents.Go(func() { _ = agent.Run(asked) })
 	}
 	s.reaper = publish.NewReaper(st.redis, s.registry, publish.ReaperConfig{
-		LeaseTTL: f.LeaseTTL, Idle: f.IdleTimeout, MaxEvent: int(f.MaxEvent),
+		LeaseTTL: f.LeaseTTL, Idle: f.IdleTimeout, MaxEvent: int(f.MaxEvent), Stalled: s.service.Stalled,
 	}, p.logger)
 	s.agents.Go(func() { _ = s.reaper.Run(asked) })
 	s.agents.Go(func() { _ = st.redis.Watch(asked, redisWatchEvery, newWatch(p, st).told) })

@@ -95,3 +95,49 @@ func TestCancel(t *testing.T) {
 		}
 	})
 }
+
+func TestAStallIsToldOnce(t *testing.T) {
+	f := start(t, backfill.Config{}, transport.Config{})
+	f.Begin(t, "r1", "t1")
+	f.Begin(t, "r2", "t2")
+	p, bare, thread := f.dial(t, "/v1/runs/r1/ws", linesName), f.dial(t, "/v1/runs/r1/ws"), f.dial(t, "/v1/threads/t1/ws", linesName)
+	p.until("live")
+	thread.until("live")
+	stall := func(since int64) {
+		for range 3 { // as a reaper does, at each look
+			f.Service.Stalled("r1", since)
+		}
+	}
+	stall(7)
+	for _, tab := range []*peer{p, thread} {
+		if got := tab.until("stalled"); names(got) != "stalled" || !strings.Contains(got[0].raw, `"since":7`) {
+			t.Error(got)
+		}
+	}
+	f.Service.Stalled("nobody", 7)
+	late := f.dial(t, "/v1/runs/r1/ws", linesName)
+	late.until("live")
+	stall(7)
+	if got := late.until("stalled"); names(got) != "stalled" {
+		t.Error(got)
+	}
+	f.Append(t, "r1", tt.TextStart) // it is back
+	p.until("TEXT_MESSAGE_START")
+	stall(9)
+	if got := p.until("stalled"); names(got) != "stalled" || !strings.Contains(got[0].raw, `"since":9`) {
+		t.Error(got)
+	}
+	f.Append(t, "r1", tt.TextEnd, tt.Finished("r1", "t1"))
+	if got := names(p.until("ended")); strings.Contains(got, "stalled") {
+		t.Error(got)
+	}
+	for {
+		_, m, err := bare.Read(deadline(t))
+		if err != nil {
+			break
+		}
+		if strings.Contains(string(m), "stalled") {
+			t.Errorf("on the bare subprotocol: %s", m)
+		}
+	}
+}
