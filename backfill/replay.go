@@ -57,8 +57,15 @@ func (r *replay) page(ctx context.Context) (out []*hub.Delivery, more bool, err 
 			out = append(out, deliver(en.ID, r.cursor, v))
 		}
 	}
+	if !page.More && !r.reached() {
+		return nil, false, hub.ErrLost // it was there when the cursor was looked at
+	}
 	return out, page.More, nil
 }
+
+// reached says whether what comes next is behind the cursor that the replay continues from: until then a ring must not
+// take over, which would send again what comes up to it.
+func (r *replay) reached() bool { return r.met || r.after.Entry.IsZero() }
 
 // openFromStart sends the run's own events from the first entry, adjacent deltas of one item joined, then goes live.
 func (ses *Session) openFromStart() []Item {
@@ -81,7 +88,7 @@ func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error)
 		ses.items = items
 		return items, nil
 	}
-	if c := rep.cursor.Entry; !c.IsZero() && !c.Less(rep.start) {
+	if c := rep.cursor.Entry; rep.reached() && !c.IsZero() && !c.Less(rep.start) {
 		sub, ok, err := ses.feed.JoinAfter(rep.cursor.Entry)
 		if err != nil {
 			return nil, err

@@ -340,6 +340,15 @@ func TestLag(t *testing.T) {
 			})
 		}
 	}
+	bubble(t, "a replay whose first page ends before the reader's position sends nothing again", func(t *testing.T) {
+		r := newRig(t, Config{Hub: hub.Config{QueueBytes: queue}}) // its ring reaches back to the first entry
+		r.publish(t, "r1", started("r1", "t1"), opening("r1"))
+		r.announce(t, "r1", "t1")
+		r.publish(t, "r1", deltas("r1", historyEntries+500)...)
+		w := slow(t, r, Request{Run: "r1"})
+		r.publish(t, "r1", deltas("r1", 50)...)
+		w.expect("catchup:events" + strings.Repeat(" +text", 50) + " live")
+	})
 	bubble(t, "a slow reader costs others nothing", func(t *testing.T) {
 		r := newRig(t, Config{Hub: hub.Config{QueueBytes: queue}})
 		r.begin(t, "r1", "t1")
