@@ -181,10 +181,10 @@ func (l *Redis) Trim(ctx context.Context, run RunID, first ID) (int64, error) {
 func (l *Redis) NewTail(cfg TailConfig) *Tail {
 	client := l.dialer.client(useReaders)
 	l.readers.Store(observe(client, true))
-	if l.dialer.cluster || cfg.Poll {
-		return newTail(newSweepSource(client), l.keys, cfg)
+	if single, ok := client.(connClient); ok && !cfg.Poll {
+		return newTail(newBlockSource(single, l.keys, randomHex()), l.keys, cfg)
 	}
-	return newTail(newBlockSource(client, l.keys, randomHex()), l.keys, cfg)
+	return newTail(newSweepSource(client), l.keys, cfg) // on a cluster always
 }
 
 // WakeUps says in a word how a tail of this log learns of new entries: "xread", blocked reads that Redis wakes at once, or

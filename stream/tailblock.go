@@ -16,33 +16,79 @@ const controlTTL = time.Minute
 // blockSource reads with XREAD BLOCK, one connection a shard. Each shard has a private stream, read along with
 // its runs, and an entry there interrupts the read: the only way that needs no rights beyond those on
 // streams and works with any server.
+//
+// What a shard reads and what it is verified by come over one connection, so from one server: a client's pool may hold
+// connections to two of them while a failover is under way, and what the one has says nothing of the other's.
 type blockSource struct {
 	// static
-	client  redis.UniversalClient
+	client  connClient
 	keys    Keys
 	process string
 
 	// guarded by mu
 	mu      sync.Mutex
-	control map[uint64]ID // newest control entry seen, by shard
+	control map[uint64]ID          // newest control entry seen, by shard
+	conns   map[uint64]*redis.Conn // by shard, until an error
 }
 
-func newBlockSource(client redis.UniversalClient, keys Keys, process string) *blockSource {
-	return &blockSource{client: client, keys: keys, process: process, control: make(map[uint64]ID)}
+// connClient is a client that gives connections away.
+type connClient interface {
+	redis.UniversalClient
+	Conn() *redis.Conn
+}
+
+// pipeliner is a client or one of its connections.
+type pipeliner interface{ Pipeline() redis.Pipeliner }
+
+func newBlockSource(client connClient, keys Keys, process string) *blockSource {
+	return &blockSource{client: client, keys: keys, process: process, control: make(map[uint64]ID), conns: make(map[uint64]*redis.Conn)}
+}
+
+// conn is the shard's connection.
+func (s *blockSource) conn(shard uint64) *redis.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.conns[shard]
+	if c == nil {
+		c = s.client.Conn()
+		s.conns[shard] = c
+	}
+	return c
+}
+
+// drop gives the shard's connection back.
+func (s *blockSource) drop(shard uint64) {
+	s.mu.Lock()
+	c := s.conns[shard]
+	delete(s.conns, shard)
+	s.mu.Unlock()
+	if c != nil {
+		_ = c.Close() // it fails where the client was closed before it
+	}
 }
 
 func (s *blockSource) read(ctx context.Context, shard uint64, keys []position, count int, block time.Duration) ([]reply, error) {
+	replies, err := s.readOver(ctx, s.conn(shard), shard, keys, count, block)
+	if err != nil {
+		s.drop(shard)
+	}
+	return replies, err
+}
+
+func (s *blockSource) readOver(
+	ctx context.Context, conn *redis.Conn, shard uint64, keys []position, count int, block time.Duration,
+) ([]reply, error) {
 	// Fresh keys are read singly first: an XREAD fails as a whole when one of its keys is of another type,
 	// and miniredis then even says nothing.
-	replies, err := readSingly(ctx, s.client, keys, count, func(k position) bool { return k.fresh })
+	replies, err := readSingly(ctx, conn, keys, count, func(k position) bool { return k.fresh })
 	if err != nil || len(replies) > 0 {
 		return replies, err
 	}
-	replies, err = s.readBlocked(ctx, shard, keys, count, block)
+	replies, err = s.readBlocked(ctx, conn, shard, keys, count, block)
 	if err == nil || !concernsKey(err) {
 		return replies, err
 	}
-	replies, probeErr := readSingly(ctx, s.client, keys, count, func(position) bool { return true })
+	replies, probeErr := readSingly(ctx, conn, keys, count, func(position) bool { return true })
 	if probeErr != nil || len(replies) > 0 {
 		return replies, probeErr
 	}
@@ -56,7 +102,7 @@ func concernsKey(err error) bool {
 
 // readSingly reads keys one by one in a pipeline, so that each has an error of its own.
 func readSingly(
-	ctx context.Context, client redis.UniversalClient, keys []position, count int, pick func(position) bool,
+	ctx context.Context, client pipeliner, keys []position, count int, pick func(position) bool,
 ) ([]reply, error) {
 	pipe := client.Pipeline()
 	cmds := make([]*redis.XMessageSliceCmd, len(keys))
@@ -90,7 +136,9 @@ func readSingly(
 }
 
 // readBlocked reads all keys and the control stream, waiting for up to block.
-func (s *blockSource) readBlocked(ctx context.Context, shard uint64, keys []position, count int, block time.Duration) ([]reply, error) {
+func (s *blockSource) readBlocked(
+	ctx context.Context, conn *redis.Conn, shard uint64, keys []position, count int, block time.Duration,
+) ([]reply, error) {
 	control := s.keys.tailControl(s.process, shard)
 	n := len(keys) + 1
 	streams := make([]string, 2*n)
@@ -98,7 +146,7 @@ func (s *blockSource) readBlocked(ctx context.Context, shard uint64, keys []posi
 		streams[i], streams[n+i] = k.key, k.after.String()
 	}
 	streams[n-1], streams[2*n-1] = control, s.controlSeen(shard).String()
-	found, err := s.client.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: int64(count), Block: block}).Result()
+	found, err := conn.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: int64(count), Block: block}).Result()
 	if err != nil {
 		return nil, classify(ctx, "tail", err)
 	}
@@ -127,13 +175,17 @@ func (s *blockSource) readBlocked(ctx context.Context, shard uint64, keys []posi
 // anchors writes first, though nothing: a server that became a replica while the connection stayed open refuses it,
 // and the client then closes the connection.
 func (s *blockSource) anchors(ctx context.Context, shard uint64, at []position) ([]anchor, error) {
-	pipe := s.client.Pipeline()
+	pipe := s.conn(shard).Pipeline()
 	probe := pipe.Expire(ctx, s.keys.tailControl(s.process, shard), controlTTL)
 	out, err := readAnchors(ctx, pipe, at)
 	if refused := classify(ctx, "verify", probe.Err()); errors.Is(refused, ErrUnavailable) {
-		return nil, refused
+		err = refused
 	}
-	return out, err
+	if err != nil {
+		s.drop(shard)
+		return nil, err
+	}
+	return out, nil
 }
 
 // readAnchors reads what stands at positions.
@@ -189,6 +241,7 @@ func (s *blockSource) interrupt(ctx context.Context, shards []uint64) error {
 }
 
 func (s *blockSource) forget(shard uint64) {
+	s.drop(shard)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.control, shard)
