@@ -93,47 +93,42 @@ func (p *producer) step(ctx context.Context) error {
 	return nil
 }
 
+// appendScript: KEYS stream; ARGV the id of its newest entry, "" for none, and the event. It appends the event unless
+// something came since, so that an append that was taken for lost and arrives late can't double one.
+var appendScript = redis.NewScript(`
+local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+if newest and newest[1] ~= ARGV[1] or not newest and ARGV[1] ~= '' then return '' end
+return redis.call('XADD', KEYS[1], '*', 'event', ARGV[2])
+`)
+
 // publish appends one event and, where the answer is lost, finds out whether it is there, however long that takes.
 func (p *producer) publish(ctx context.Context, e checker.Entry, event string) error {
-	for ctx.Err() == nil {
-		before, err := p.newest(ctx)
-		if err == nil {
-			var id string
-			id, err = p.client.XAdd(ctx, &redis.XAddArgs{Stream: p.key(), Values: []string{"event", event}}).Result()
-			if err != nil && !refused(err) {
-				id, err = p.find(ctx, before)
-			}
-			if err == nil {
-				e.ID, err = stream.ParseID(id)
-				if err == nil {
-					p.archive.Add(e)
-				}
-				return err
-			}
+	before, err := p.newest(ctx)
+	for ; err != nil; before, err = p.newest(ctx) {
+		if !pause(ctx, retry) {
+			return ctx.Err()
 		}
-		pause(ctx, 20*time.Millisecond)
 	}
-	return ctx.Err()
-}
-
-// errNotThere says that an append whose answer was lost did nothing.
-var errNotThere = errors.New("not there")
-
-// find waits until the server tells the id of an entry that came after before.
-func (p *producer) find(ctx context.Context, before string) (string, error) {
 	for {
-		now, err := p.newest(ctx)
-		switch {
-		case err == nil && now == before:
-			return "", errNotThere
-		case err == nil:
-			return now, nil
+		id, err := appendScript.Eval(ctx, p.client, []string{p.key()}, before, event).Text()
+		if err != nil && !refused(err) || err == nil && id == "" {
+			id, err = p.newest(ctx)
 		}
-		if !pause(ctx, 20*time.Millisecond) {
-			return "", ctx.Err()
+		if err == nil && id != before && id != "" {
+			e.ID, err = stream.ParseID(id)
+			if err == nil {
+				p.archive.Add(e)
+			}
+			return err
+		}
+		if !pause(ctx, retry) {
+			return ctx.Err()
 		}
 	}
 }
+
+// retry is the pause between two tries.
+const retry = 20 * time.Millisecond
 
 // refused says whether the server answered, so that nothing was appended.
 func refused(err error) bool {
@@ -141,13 +136,15 @@ func refused(err error) bool {
 	return errors.As(err, &reply)
 }
 
+// newestScript: KEYS stream. Its first line has a replica refuse it, whose answer may be of yesterday.
+var newestScript = redis.NewScript(`#!lua
+local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+return newest and newest[1] or ''
+`)
+
 // newest is the id of the run's newest entry, "" where there is none.
 func (p *producer) newest(ctx context.Context) (string, error) {
-	ms, err := p.client.XRevRangeN(ctx, p.key(), "+", "-", 1).Result()
-	if err != nil || len(ms) == 0 {
-		return "", err
-	}
-	return ms[0].ID, nil
+	return newestScript.Eval(ctx, p.client, []string{p.key()}).Text()
 }
 
 // Run publishes until done is closed or ctx ends; after the run's end it goes on only where that was lost.
