@@ -244,6 +244,14 @@ func passed(agent *caller, from http.Header) http.Header {
 	return h
 }
 
+// Drain starts no more runs and waits until those that are under way have ended, or until ctx ends. It ends none.
+func (b *Bridge) Drain(ctx context.Context) {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	_ = b.wait(ctx)
+}
+
 // Close starts no more runs, ends those that are under way with RUN_ERROR and the code CodeStopped, and waits until all
 // that is written, or until ctx ends; then it returns ctx's error.
 func (b *Bridge) Close(ctx context.Context) error {
@@ -253,6 +261,11 @@ func (b *Bridge) Close(ctx context.Context) error {
 		r.cancel(errStopped)
 	}
 	b.mu.Unlock()
+	return b.wait(ctx)
+}
+
+// wait waits until no run is under way any more, or until ctx ends; then it returns ctx's error.
+func (b *Bridge) wait(ctx context.Context) error {
 	left := make(chan struct{})
 	go func() {
 		b.wg.Wait()

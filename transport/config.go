@@ -46,6 +46,8 @@ type Config struct {
 	// MaxPosted bounds an event that answers a POST, in bytes; 0 is 8 MiB, since the official reader's buffer ends at 10.
 	// Section 4.
 	MaxPosted int
+	// MaxAge is for how long a client stays attached before it is sent away to come back, jittered by a tenth; 0 is for ever.
+	MaxAge time.Duration
 	// Canceller is whom clients of a WebSocket reach with a cancel; nil where that isn't to be had.
 	Canceller Canceller
 }
@@ -64,7 +66,7 @@ func (c Config) WithDefaults() (Config, error) {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
-		if *d.field < 0 {
+		if *d.field < 0 || c.MaxAge < 0 {
 			return c, errors.New("transport: a time is negative")
 		}
 	}

@@ -71,6 +71,11 @@ func (g *Group) Stop() {
 // Wait stops the group and waits until all have left; false where ctx ended before.
 func (g *Group) Wait(ctx context.Context) bool {
 	g.Stop()
+	return g.left(ctx)
+}
+
+// left waits until all have left; false where ctx ended before.
+func (g *Group) left(ctx context.Context) bool {
 	left := make(chan struct{})
 	go func() {
 		g.wg.Wait()

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -74,11 +75,8 @@ func main() {
 
 // run carries out a command line and returns the exit code.
 func run(args []string, con stdio) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
-	// The first signal asks for an end; from then on a second one has its usual effect.
-	unhook := context.AfterFunc(ctx, stop)
-	defer unhook()
 
 	exited := -1
 	parser, err := kong.New(&commands{},
@@ -101,6 +99,33 @@ func run(args []string, con stdio) int {
 		return exitUsage
 	}
 	return exitCode(command.Run(), con.err)
+}
+
+// untilSignal is a context that the first signal ends. A second one ends the process at once: it may come right behind
+// the first, so that giving it its usual effect then would be too late.
+func untilSignal() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	over := make(chan struct{})
+	go func() {
+		for range 2 {
+			select {
+			case <-signals:
+			case <-over:
+				return
+			}
+			if ctx.Err() != nil {
+				os.Exit(exitInterrupted)
+			}
+			cancel()
+		}
+	}()
+	return ctx, sync.OnceFunc(func() {
+		signal.Stop(signals)
+		close(over)
+		cancel()
+	})
 }
 
 func exitCode(err error, w io.Writer) int {

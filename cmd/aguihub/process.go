@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -226,7 +227,8 @@ func (p *process) run(asked context.Context) error {
 	<-ctx.Done()
 
 	p.stopping.Store(true)
-	p.logger.Info("stopping")
+	p.logger.Info("stopping", zap.Duration("drain", p.flags.DrainTime))
+	p.drain(life)
 	stopCtx, stopped := context.WithTimeout(life, stopTimeout)
 	defer stopped()
 	clean := true
@@ -249,6 +251,18 @@ func (p *process) run(asked context.Context) error {
 		return nil
 	}
 	return context.Cause(ctx)
+}
+
+// drain sends everybody away in good order, for --drain-time at most. What is left then is stopped.
+func (p *process) drain(life context.Context) {
+	over := p.flags.DrainTime
+	ctx, cancel := context.WithTimeout(life, over)
+	defer cancel()
+	var parts sync.WaitGroup
+	for _, s := range p.running() {
+		parts.Go(func() { s.drain(ctx, over*9/10) })
+	}
+	parts.Wait()
 }
 
 // listenAndServe starts the servers, the hub's own first. One that fails ends the process through cancel.

@@ -60,6 +60,9 @@ type serveCommand struct {
 	AllowHost   []string `placeholder:"HOST" help:"Host name under which the hub may be called, beside loopback ones. May be repeated."`
 	accessFlags `embed:""`
 
+	DrainTime        time.Duration `default:"10s" placeholder:"DURATION" help:"How long a hub that is stopped takes to close its sockets one by one and to let ingest and agents finish (${default})."`
+	MaxConnectionAge time.Duration `placeholder:"DURATION" help:"How long a client stays attached before it is sent away to come back, less up to a tenth, so that hubs share clients anew (for ever)."`
+
 	InsecureNoAuth bool `help:"Listen on other than loopback although nobody is asked who they are: everybody who reaches the hub sees and publishes everything."`
 
 	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error (${default})."`
@@ -149,6 +152,9 @@ func (c *serveCommand) validate() error {
 		if d <= 0 {
 			bad("%s %s: must be above zero", flag, d)
 		}
+	}
+	if c.DrainTime < 0 || c.MaxConnectionAge < 0 {
+		bad("--drain-time, --max-connection-age: must not be negative")
 	}
 	if c.MaxAgentRuns <= 0 {
 		bad("--max-agent-runs %d: must be above zero", c.MaxAgentRuns)

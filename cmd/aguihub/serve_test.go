@@ -55,7 +55,7 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("SIGTERM closes sockets with 1012, answers ingest and exits with 0", func(t *testing.T) {
 		t.Parallel()
-		h := startHub(t)
+		h := startHub(t, "--drain-time=500ms")
 		agent := streamtest.Client(t, h.redis)
 		xadd(t, agent, "r1", `{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}`)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

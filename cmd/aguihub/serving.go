@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -102,7 +103,7 @@ func newServing(asked, life context.Context, p *process, st *stack, registry *st
 // routes starts the transports and mounts them behind the guard.
 func (s *serving) routes(life context.Context, p *process, st *stack, publisher *publish.Publisher) (http.Handler, error) {
 	f := p.flags
-	config := transport.Config{WriteTimeout: f.WriteTimeout, Canceller: s.service}
+	config := transport.Config{WriteTimeout: f.WriteTimeout, MaxAge: f.MaxConnectionAge, Canceller: s.service}
 	var err error
 	if s.ingest, err = ingest.New(life, publisher, ingest.Config{MaxEvent: int(f.MaxEvent), Threads: s.service}, p.logger); err != nil {
 		return nil, err
@@ -162,6 +163,17 @@ func listenHost(address string) []string {
 		return nil
 	}
 	return []string{host}
+}
+
+// drain takes nothing new, closes sockets one by one, and lets ingest and agents finish what is under way, all within
+// the time that ctx and over give.
+func (s *serving) drain(ctx context.Context, over time.Duration) {
+	var parts sync.WaitGroup
+	parts.Go(func() { s.ws.Drain(ctx, over) })
+	parts.Go(func() { s.sse.Drain(ctx, over) })
+	parts.Go(func() { s.ingest.Drain(ctx) })
+	parts.Go(func() { s.bridge.Drain(ctx) })
+	parts.Wait()
 }
 
 // stop ends the demo agent, the reaper and the transports: its run is ended, ingest answers what has arrived, sockets are closed.

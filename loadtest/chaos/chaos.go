@@ -26,6 +26,7 @@ type Fault string
 // The faults of a schedule. Subscribers leave and pause by themselves.
 const (
 	KillHub   Fault = "hub killed"                           // SIGKILL, and started again
+	DrainHub  Fault = "hub drained"                          // SIGTERM, and started again once it has ended
 	Restart   Fault = "redis restarted"                      // SIGKILL, and started again with its append-only file
 	Wipe      Fault = "redis restarted without its data"     // all runs begin anew
 	Failover  Fault = "failover that lost writes"            // the replica takes over without the newest entries
@@ -59,7 +60,7 @@ func (c *Config) fill() {
 	if c.Faults == nil {
 		c.Faults = []Fault{KillHub, KillHub, Restart, Wipe, Failover, Failover, Swap, Trim, Trim, CutRedis}
 		if c.Cluster {
-			c.Faults = []Fault{KillHub, MoveSlots, MoveSlots, MoveSlots, Trim}
+			c.Faults = []Fault{KillHub, DrainHub, MoveSlots, MoveSlots, MoveSlots, Trim}
 		}
 	}
 	if c.Log == nil {
@@ -287,6 +288,12 @@ func (w *world) strike(ctx context.Context, fault Fault, rng *rand.Rand) error {
 		h := w.hubs[rng.IntN(len(w.hubs))]
 		h.kill()
 		pause(ctx, down)
+		return h.start(ctx)
+	case DrainHub:
+		h := w.hubs[rng.IntN(len(w.hubs))]
+		if err := h.drain(); err != nil {
+			return err
+		}
 		return h.start(ctx)
 	case Trim:
 		return w.trimOne(ctx, rng)

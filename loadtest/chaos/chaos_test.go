@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"flag"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,8 +39,10 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 			chaos.KillHub, chaos.Failover, chaos.Swap, chaos.Restart, chaos.Wipe, chaos.Trim, chaos.CutRedis,
 		}},
 		"a cluster whose slots move": {Cluster: true},
+		"a rolling restart":          {Faults: []chaos.Fault{chaos.DrainHub}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			rolling := slices.Equal(config.Faults, []chaos.Fault{chaos.DrainHub})
 			t.Parallel()
 			config.Seed, config.Duration, config.Binary, config.Dir = *seed, *duration, program, t.TempDir()
 			config.Runs, config.Length, config.Every = 2, 200, time.Second
@@ -54,7 +57,10 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 			if report.Deliveries == 0 || report.Reconnects == 0 {
 				t.Error("nothing was tried")
 			}
-			if !config.Cluster && len(report.Resets) == 0 { // a slot that moves loses nothing
+			if rolling && (report.Lost > 0 || len(report.Resets) > 0 || report.Unfinished > 0) {
+				t.Error("a rolling restart lost something")
+			}
+			if !config.Cluster && !rolling && len(report.Resets) == 0 { // a slot that moves loses nothing
 				t.Error("nothing was lost, so that no reset was tried")
 			}
 		})

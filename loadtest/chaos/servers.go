@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -267,6 +268,19 @@ func (h *hub) kill() {
 		_ = h.cmd.Wait()
 		h.cmd = nil
 	}
+}
+
+// drain asks the process to end and waits for it. Its exit code must be 0.
+func (h *hub) drain() error {
+	cmd := h.cmd
+	h.cmd = nil
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("SIGTERM: %w", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("a drained hub: %w", err)
+	}
+	return nil
 }
 
 // Build builds the hub's program into dir. It must be called inside the module.

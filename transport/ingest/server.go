@@ -100,6 +100,9 @@ func New(ctx context.Context, opener Opener, cfg Config, logger *zap.Logger) (*S
 	return &Server{opener: opener, cfg: cfg, logger: logger, group: transport.NewGroup(ctx)}, nil
 }
 
+// Drain takes no more requests and waits until those that are under way have been answered, or until ctx ends. It ends none.
+func (s *Server) Drain(ctx context.Context) { s.group.Drain(ctx) }
+
 // Close takes no more requests, ends those that are under way with 503 and the code draining, and waits until they have
 // been answered or ctx ends; then it returns ctx's error.
 func (s *Server) Close(ctx context.Context) error {

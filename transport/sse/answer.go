@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/aguihub/aguihub/backfill"
@@ -68,6 +69,18 @@ func (a *answer) run(ctx context.Context, session *backfill.Session) error {
 			return err
 		}
 	}
+}
+
+// isDraining says whether a stream ends since its client is sent away.
+func isDraining(err error) bool {
+	e, ok := errors.AsType[*transport.Error](err)
+	return ok && e.Close == transport.CloseDraining
+}
+
+// sendAway tells the client, as EventSource reads it, when to come back.
+func (a *answer) sendAway() error {
+	a.buf = append(strconv.AppendInt(append(a.buf[:0], "retry: "...), transport.RetryAfter().Milliseconds(), 10), '\n', '\n')
+	return a.flush()
 }
 
 // batch writes items, or a comment where there was silence. Before the first byte it looks whether there should be one.

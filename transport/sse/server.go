@@ -5,8 +5,11 @@ package sse
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -22,7 +25,11 @@ type Server struct {
 	config  transport.Config
 	logger  *zap.Logger
 	group   *transport.Group // of the requests
-	stats   stats
+
+	mu      sync.Mutex
+	streams map[*answer]context.CancelCauseFunc // those that a client may come back to
+
+	stats stats
 }
 
 // New returns a server. Its streams end with ctx or with Close.
@@ -31,7 +38,7 @@ func New(ctx context.Context, service *backfill.Service, config transport.Config
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{service: service, config: config, logger: logger, group: transport.NewGroup(ctx)}
+	s := &Server{service: service, config: config, logger: logger, streams: map[*answer]context.CancelCauseFunc{}, group: transport.NewGroup(ctx)}
 	s.stats.age = metrics.NewHistogram()
 	return s, nil
 }
@@ -41,6 +48,39 @@ func (s *Server) Mount(mux *http.ServeMux) {
 	for _, method := range []string{"GET", "POST"} {
 		mux.Handle(method+" /v1/runs/{"+transport.PathRun+"}/sse", s.handler(false))
 		mux.Handle(method+" /v1/threads/{"+transport.PathThread+"}/sse", s.handler(true))
+	}
+}
+
+// Drain takes no new streams and ends those there are one by one, spread over a time, with how long to wait before coming
+// back. Answers to POST /v1/agents are left until their run ends: their clients can't come back. It returns when all were
+// told to go, or ctx ends.
+func (s *Server) Drain(ctx context.Context, over time.Duration) {
+	s.group.Shut()
+	s.mu.Lock()
+	var ends []context.CancelCauseFunc
+	for _, end := range s.streams { // in the map's random order
+		ends = append(ends, end)
+	}
+	s.mu.Unlock()
+	transport.Spread(ctx, len(ends), over, func(i int) { ends[i](transport.Draining()) })
+}
+
+// enlist makes a stream one that Drain ends, and that ends when it is too old.
+func (s *Server) enlist(ctx context.Context, a *answer) (context.Context, func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	stop := func() bool { return true }
+	if most := s.config.MaxAge; most > 0 {
+		stop = time.AfterFunc(most-rand.N(most/10+1), func() { end(transport.Draining()) }).Stop
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams[a] = end
+	return ctx, func() {
+		stop()
+		end(nil)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.streams, a)
 	}
 }
 
@@ -100,7 +140,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) erro
 	}
 	defer session.Close()
 	a := newAnswer(s, w, r, q)
+	ctx, unlist := s.enlist(ctx, a)
+	defer unlist()
 	err = a.run(ctx, session)
+	if a.started && !q.post && isDraining(err) {
+		err = a.sendAway()
+	}
 	if errors.Is(err, backfill.ErrForeign) {
 		caller.Late(ask, "other_thread")
 	}

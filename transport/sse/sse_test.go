@@ -447,8 +447,8 @@ func TestSlowReaders(t *testing.T) {
 		run, thread := f.get(t, "/v1/runs/r1/sse"), f.get(t, "/v1/threads/t2/sse")
 		run.until("id: ")
 		f.server.Close(t.Context())
-		if got := run.rest() + thread.rest(); got != "" {
-			t.Fatalf("%q", got)
+		if got := run.rest() + thread.rest(); strings.Count(got, "retry: ") != 2 || strings.Count(got, "\n") != 4 {
+			t.Fatalf("%q, want when to come back, and nothing else", got)
 		}
 	})
 }

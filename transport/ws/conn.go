@@ -40,8 +40,13 @@ type conn struct {
 	// expiring is when the peer's token ends, in milliseconds since 1970, until it was told; else 0.
 	expiring atomic.Int64
 
+	// away is after how many milliseconds the peer, which is about to be closed, should come back, until it was told.
+	away atomic.Int64
+
 	// owned by the keeper
 	nextPing int64
+	leaves   time.Time         // when the connection is too old; zero until it was met
+	leaving  bool              // the peer was told
 	watched  *transport.Caller // whose token is watched
 	warnAt   time.Time         // when the peer is told that it ends
 	warned   bool
@@ -96,6 +101,12 @@ func (c *conn) attach(ctx context.Context, request backfill.Request) error {
 			return err
 		}
 	}
+}
+
+// sendAway tells the peer that it is about to be closed and may come back.
+func (c *conn) sendAway() {
+	c.away.Store(transport.RetryAfter().Milliseconds())
+	c.waker.Wake()
 }
 
 // isAt notes which run the attach is at, for the reader.
@@ -206,6 +217,9 @@ func (c *conn) fillLines(p *parcel, items []backfill.Item) {
 	}
 	if at := c.expiring.Swap(0); at != 0 {
 		m.add(fmt.Appendf(nil, `{"control":"expiring","atMs":%d}`, at))
+	}
+	if ms := c.away.Swap(0); ms != 0 {
+		m.add(fmt.Appendf(nil, `{"control":"draining","retryAfterMs":%d}`, ms))
 	}
 	for range replyRoom {
 		select {

@@ -39,6 +39,7 @@ func (s *Server) keep(ctx context.Context) {
 func (c *conn) check(t time.Time, beat time.Duration) {
 	now, config := c.server.since(t), &c.server.config
 	c.checkToken(t)
+	c.checkAge(t, config.MaxAge)
 	if since := c.socket.blocked.Load(); since != 0 {
 		// While the peer takes bytes slowly, its pong is behind them: the write's own timeout counts.
 		if now-since >= int64(beat) {
@@ -84,6 +85,21 @@ func (c *conn) checkToken(now time.Time) {
 		c.warned = true
 		c.expiring.Store(caller.Grant.Expires.UnixMilli())
 		c.waker.Wake()
+	}
+}
+
+// checkAge sends away who has been here for too long, jittered by a tenth: it may come back, perhaps to another hub.
+func (c *conn) checkAge(now time.Time, most time.Duration) {
+	switch {
+	case most <= 0:
+	case c.leaves.IsZero():
+		c.leaves = now.Add(most - rand.N(most/10+1))
+	case now.Before(c.leaves):
+	case !c.leaving:
+		c.leaving = true
+		c.sendAway()
+	default:
+		c.cancel(transport.Draining())
 	}
 }
 

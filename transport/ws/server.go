@@ -6,6 +6,7 @@ package ws
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -52,6 +53,18 @@ func New(ctx context.Context, service *backfill.Service, config transport.Config
 func (s *Server) Mount(mux *http.ServeMux) {
 	mux.Handle("GET /v1/runs/{"+transport.PathRun+"}/ws", s.handler(false))
 	mux.Handle("GET /v1/threads/{"+transport.PathThread+"}/ws", s.handler(true))
+}
+
+// Drain takes no new connections, tells those there are that the hub goes away, and closes them with 1012 one by one,
+// spread over a time, so that they don't come back elsewhere as one wave. It returns when all were told to go, or ctx ends.
+func (s *Server) Drain(ctx context.Context, over time.Duration) {
+	s.group.Shut()
+	conns := s.snapshot(nil)
+	rand.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })
+	for _, c := range conns {
+		c.sendAway()
+	}
+	transport.Spread(ctx, len(conns), over, func(i int) { conns[i].cancel(transport.Draining()) })
 }
 
 // Close closes all connections with 1012 and waits until they are gone, or until ctx ends: then they are cut. New ones
