@@ -6,7 +6,7 @@ FUZZTIME   ?= 10s
 VERSION    ?= dev
 TESTFLAGS  ?=
 
-.PHONY: run build setup test lint fuzz chaos bench sweep clean
+.PHONY: run build setup test examples lint fuzz chaos bench sweep clean
 
 run: ## the hub with an embedded Redis, the demo agent and the page
 	$(GO) run ./cmd/aguihub
@@ -20,6 +20,9 @@ setup: ## redis-server and the official client, where missing
 test: setup ## all tests, with the race detector
 	$(GO) vet ./...
 	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
+
+examples: setup ## the examples with CopilotKit and assistant-ui in a browser; the first time installs 800 MB of packages
+	cd clients/typescript && npm ci --no-audit --no-fund --ignore-scripts && npm run test:examples
 
 lint: ## the linters; the first build of them takes about ten minutes
 	$(LINT) run ./...

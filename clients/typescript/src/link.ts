@@ -371,6 +371,7 @@ export class Link {
       ["online", awake, target],
       ["offline", gone, target],
       ["pageshow", awake, target],
+      ["resume", awake, globalThis.document],
       ["visibilitychange", () => void visible(), globalThis.document],
     ];
     for (const [name, f, on] of pairs) on?.addEventListener?.(name, f);

@@ -350,6 +350,20 @@ test("a connection that is dropped on purpose comes back with its cursor, and ea
   assert.equal(agent.connection.state, "idle");
 });
 
+test("an agent tells its connection, and that a run without an input has a partial history", async () => {
+  const { run, thread } = ids(), seen = [];
+  await publish(run, textRun(run, thread).slice(0, 3));
+  const agent = agentAt(hub.url, { runId: run, threadId: thread, onConnectionState: (s) => seen.push(s.state) });
+  const done = agent.connectAgent();
+  await eventually(() => agent.cursor);
+  const { state, transport, history, run: at, hub: name, reconnects } = agent.connection;
+  assert.deepEqual([state, transport, history, at, reconnects, typeof name], ["live", "websocket", "partial", run, 0, "string"]);
+  assert.deepEqual([agent.history, agent.lag], ["partial", 0]);
+  await publish(run, textRun(run, thread).slice(3));
+  await done;
+  assert.deepEqual([...new Set(seen)], ["connecting", "catching-up", "live", "idle"]);
+});
+
 test("a clone is an agent of its own", async () => {
   const { run, thread } = ids();
   await publish(run, textRun(run, thread), inputOf({ run, thread }, []));

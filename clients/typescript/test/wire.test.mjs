@@ -133,3 +133,13 @@ test("unknown control lines and fields are ignored", async (t) => {
   await agent.connectAgent();
   assert.equal(agent.messages[0].content, "a");
 });
+
+test("waits grow with each failure up to the most, each a random part of its limit", async (t) => {
+  const hub = await scripted(t, ...Array.from({ length: 6 }, () => (ws) => ws.close(1011)), whole);
+  const waits = [], later = globalThis.setTimeout;
+  let n = 0;
+  t.mock.method(Math, "random", () => [0.5, 1, 0.25][n++ % 3]);
+  t.mock.method(globalThis, "setTimeout", (f, ms, ...rest) => { if (ms > 0 && ms <= 80) waits.push(ms); return later(f, ms, ...rest); });
+  await agentAt(hub.url, { runId: "r", threadId: "t", timing: { first: 10, most: 80 } }).connectAgent();
+  assert.deepEqual(waits.slice(0, 6), [5, 20, 10, 40, 80, 20]);
+});

@@ -1,0 +1,117 @@
+// The example with assistant-ui: its real AG-UI runtime, in Chromium, with the hub's history.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import WebSocket from "ws";
+import { eventually, freePort, Hub, inputOf, uid } from "../lib.mjs";
+import { browser, picture } from "../browser/lib.mjs";
+import { examples, prepare, serve, typecheck } from "./lib.mjs";
+
+let dir, hub, chrome, agent;
+before(async () => {
+  dir = prepare("assistant-ui");
+  const port = await freePort();
+  agent = spawn(process.execPath, [path.join(examples, "node/agent.mjs")], { env: { ...process.env, PORT: `${port}`, PAUSE_MS: "250" }, stdio: "ignore" });
+  [hub, chrome] = await Promise.all([new Hub().start("--agent", `hello=http://127.0.0.1:${port}/`), browser()]);
+});
+after(async () => { await chrome?.stop(); hub?.stop(); agent?.kill("SIGKILL"); });
+
+const vite = ["node_modules/vite/bin/vite.js", "preview", "--host", "127.0.0.1", "--strictPort", "--port"];
+async function chat(t, url) {
+  const page = await chrome.context.newPage();
+  t.after(() => page.close());
+  await page.goto(url);
+  await page.waitForSelector("textarea");
+  return page;
+}
+const ask = async (page, text) => { await page.fill("textarea", text); await page.keyboard.press("Enter"); };
+const texts = (page) => page.$$eval(".message", (all) => all.map((m) => m.textContent));
+const shows = (page, test, what) => eventually(async () => test(await texts(page)), what, 30_000);
+const answer = (asked) => `You said "${asked}". This answer takes its time, so that you can reload the page, close it, or open it twice: none of that stops me.`;
+
+test("hubHistory() is a ThreadHistoryAdapter to the compiler", () => {
+  assert.equal(typecheck(dir, `
+    import type { ThreadHistoryAdapter } from "@assistant-ui/react";
+    import { useAgUiRuntime } from "@assistant-ui/react-ag-ui";
+    import { HubAgent } from "@aguihub/client";
+    import { hubHistory } from "@aguihub/client/assistant-ui";
+    const agent = new HubAgent({ url: "http://127.0.0.1:8080" });
+    const history: ThreadHistoryAdapter = hubHistory(agent);
+    export const use = () => useAgUiRuntime({ agent, adapters: { history } });
+  `), "");
+});
+
+test("a chat survives a reload in mid-answer, and what is asked next doesn't tell the answer twice", async (t) => {
+  const site = await serve(t, dir, {}, ...vite), thread = `t-${uid()}`;
+  const url = `${site.url}/?thread=${thread}&hub=${encodeURIComponent(hub.url)}`;
+  const page = await chat(t, url);
+  await ask(page, "good morning");
+  await shows(page, (all) => all[1]?.includes("This answer"), "the beginning of the answer");
+  await page.reload();
+  await shows(page, (all) => all[1]?.includes("takes its") && !all[1].includes("stops me"), "the answer so far");
+  await picture(page, "assistant-ui-reloaded");
+  const other = await chat(t, url);
+  const first = ["good morning", answer("good morning")];
+  for (const p of [page, other]) await shows(p, (all) => JSON.stringify(all) === JSON.stringify(first), "the whole answer");
+  await page.waitForSelector("text=Send");
+  await ask(page, "again");
+  const whole = [...first, "again", answer("again")];
+  await shows(page, (all) => JSON.stringify(all) === JSON.stringify(whole), "the second answer");
+  await page.reload();
+  await shows(page, (all) => JSON.stringify(all) === JSON.stringify(whole), "all of it after a reload");
+  await picture(page, "assistant-ui-whole");
+  const held = await (await fetch(`${hub.url}/v1/threads/${thread}/messages`)).json();
+  assert.deepEqual(held.messages.map((m) => m.content), whole);
+});
+
+/** An agent and its history, of the example's packages. */
+async function historyOf(threadId) {
+  const dist = path.join(dir, "node_modules/@aguihub/client/dist");
+  const [{ HubAgent }, { hubHistory }] = await Promise.all(["index.js", "assistant-ui.js"].map((f) => import(path.join(dist, f))));
+  return hubHistory(new HubAgent({ url: hub.url, threadId, WebSocket }));
+}
+/** A run whose first events are published. */
+async function begun(events) {
+  const id = { thread: `t-${uid()}`, run: `r-${uid()}` }, asked = { id: `u-${id.run}`, role: "user", content: "do it" };
+  const all = [{ type: "RUN_STARTED", threadId: id.thread, runId: id.run }, ...events];
+  for (const e of all) await hub.pub.add(id.run, e, e === all[0] ? inputOf(id, [asked]) : undefined);
+  await hub.pub.announce(id.run, id.thread);
+  return { ...id, say: (e) => hub.pub.add(id.run, e) };
+}
+
+test("interrupts that wait for an answer wait for it after a reload, too", async () => {
+  const { thread } = await begun([
+    { type: "TEXT_MESSAGE_CHUNK", messageId: "m", role: "assistant", delta: "Shall I?" },
+    { type: "RUN_FINISHED", threadId: "t", runId: "r", outcome: { type: "interrupt", interrupts: [{ id: "i1", reason: "sure?" }] } },
+  ]);
+  const held = await (await historyOf(thread)).load();
+  assert.deepEqual(held.messages.map((m) => m.message.role), ["user", "assistant"]);
+  const { status, metadata } = held.messages[1].message;
+  assert.equal(status.reason, "interrupt");
+  assert.deepEqual(metadata.custom.agui.interrupts.map((i) => i.id), ["i1"]);
+  assert.ok(!held.unstable_resume);
+});
+
+test("an answer under way is resumed with its calls and their results, and an error says so", async () => {
+  const r = await begun([{ type: "TOOL_CALL_START", toolCallId: "c", toolCallName: "search" }, { type: "TOOL_CALL_ARGS", toolCallId: "c", delta: '{"q":' }]);
+  const history = await historyOf(r.thread), held = await history.load();
+  assert.equal(held.unstable_resume, true);
+  assert.deepEqual(held.messages.map((m) => m.message.role), ["user"]);
+  let shown, failed;
+  const done = (async () => { for await (const p of history.resume({ abortSignal: new AbortController().signal })) shown = p.content ?? shown; })().catch((e) => { failed = e; });
+  await eventually(() => shown?.[0]?.argsText === '{"q":', "the call");
+  await r.say({ type: "TOOL_CALL_ARGS", toolCallId: "c", delta: '"x"}' });
+  await r.say({ type: "TOOL_CALL_END", toolCallId: "c" });
+  await r.say({ type: "TOOL_CALL_RESULT", toolCallId: "c", messageId: "cr", role: "tool", content: "found" });
+  await r.say({ type: "TEXT_MESSAGE_CHUNK", messageId: "m", role: "assistant", delta: "Here it is." });
+  await eventually(() => shown?.length === 2, "the text");
+  assert.deepEqual(shown.map((p) => [p.type, p.result ?? p.text]), [["tool-call", "found"], ["text", "Here it is."]]);
+  await r.say({ type: "RUN_ERROR", message: "and then it broke" });
+  await done;
+  assert.match(String(failed), /and then it broke/);
+});
+
+test("a thread that nobody knows is an empty chat", async () => {
+  assert.deepEqual((await (await historyOf(`t-${uid()}`)).load()).messages, []);
+});
