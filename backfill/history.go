@@ -14,6 +14,7 @@ import (
 // base is what a run started from.
 type base struct {
 	run          stream.RunID // the parent; "" where there is none
+	end          stream.ID    // of the parent
 	conversation *agui.Conversation
 }
 
@@ -82,7 +83,7 @@ func (a *ancestry) parentOf(ctx context.Context, run stream.RunID, st start, run
 				return base{}, err
 			}
 			if p != nil {
-				return base{p.run, p.conversation}, nil
+				return base{p.run, p.end, p.conversation}, nil
 			}
 		}
 	}
@@ -112,7 +113,7 @@ func (a *ancestry) parentOf(ctx context.Context, run stream.RunID, st start, run
 			return base{}, err
 		}
 		if p != nil {
-			return base{p.run, p.conversation}, nil
+			return base{p.run, p.end, p.conversation}, nil
 		}
 		gone = true // since it was looked at
 	}
@@ -122,7 +123,7 @@ func (a *ancestry) parentOf(ctx context.Context, run stream.RunID, st start, run
 			return base{}, err
 		}
 		if p != nil {
-			return base{p.run, p.conversation}, nil
+			return base{p.run, p.end, p.conversation}, nil
 		}
 		return base{conversation: &agui.Conversation{}}, nil // there was more, but it isn't there any more
 	}

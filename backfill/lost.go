@@ -22,12 +22,18 @@ func (ses *Session) lost(ctx context.Context) ([]Item, error) {
 		ses.step = ses.openRun
 		return nil, nil
 	}
-	reason, bounds, err := ses.whyLost(ctx)
+	reason, bounds, err := ses.whyLost(ctx, ses.current.run)
+	if err == nil && ses.thread != nil {
+		err = ses.thread.prune(ctx, ses.service.log)
+	}
 	if errors.Is(err, stream.ErrUnavailable) {
 		return nil, sleep(ctx, lostRetry)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if reason == "" { // others are lost, which this hub had read
+		reason = resetLost
 	}
 	requested := ses.request.After
 	if !ses.at.Entry.IsZero() {
@@ -40,18 +46,17 @@ func (ses *Session) lost(ctx context.Context) ([]Item, error) {
 	ses.held, ses.finished = agui.Holder{}, nil
 	ses.request.After = ""
 	ses.step = ses.openRun
-	if ses.thread != nil && bounds.Last.ID.IsZero() {
-		ses.thread.forget(ses.current.run)
+	if ses.thread != nil {
 		ses.step = ses.openThread
 	}
 	ses.service.countReset(reason)
 	return []Item{line}, nil
 }
 
-// whyLost says what became of the newest entry that the subscriber has, and what is left of the run. Where that entry is
-// still there others are lost that this hub had read.
-func (ses *Session) whyLost(ctx context.Context) (reason string, left stream.Bounds, err error) {
-	bounds, err := ses.service.log.Bounds(ctx, ses.current.run)
+// whyLost says what became of the newest entry that the subscriber has, which is of this run, and what is left of the
+// run. Where that entry is still there the reason is "".
+func (ses *Session) whyLost(ctx context.Context, run stream.RunID) (reason string, left stream.Bounds, err error) {
+	bounds, err := ses.service.log.Bounds(ctx, run)
 	if err != nil {
 		return "", left, err
 	}
@@ -59,7 +64,7 @@ func (ses *Session) whyLost(ctx context.Context) (reason string, left stream.Bou
 	if ses.at.Entry.IsZero() || left.Last.ID.IsZero() {
 		return resetLost, left, nil
 	}
-	page, err := ses.service.log.Range(ctx, ses.current.run, ses.at.Entry, 1, 1)
+	page, err := ses.service.log.Range(ctx, run, ses.at.Entry, 1, 1)
 	if err != nil {
 		return "", left, err
 	}
@@ -67,7 +72,7 @@ func (ses *Session) whyLost(ctx context.Context) (reason string, left stream.Bou
 	case page.Anchor == stream.AnchorHeld && stream.Checksum(page.AnchorEntry.Event) != ses.at.Sum:
 		return resetGeneration, left, nil
 	case page.Anchor == stream.AnchorHeld:
-		return resetLost, left, nil
+		return "", left, nil
 	case left.Last.ID.Less(ses.at.Entry):
 		return resetAhead, left, nil
 	case ses.at.Entry.Less(left.First.ID):
@@ -90,6 +95,26 @@ func (ses *Session) resetLine(reason, requested string, left stream.Bounds) Item
 		line.Earliest, line.Latest = cursor(left.First), cursor(left.Last)
 	}
 	return control(ControlReset, line)
+}
+
+// prune takes the runs out of the thread whose streams are gone.
+func (th *thread) prune(ctx context.Context, log Log) error {
+	th.mu.Lock()
+	var runs []stream.RunID
+	for _, r := range th.started[max(0, len(th.started)-newestRuns):] {
+		runs = append(runs, r.run)
+	}
+	th.mu.Unlock()
+	bounds, err := log.Bounds(ctx, runs...)
+	if err != nil {
+		return err
+	}
+	for i, b := range bounds {
+		if b.Last.ID.IsZero() {
+			th.forget(runs[i])
+		}
+	}
+	return nil
 }
 
 // forget takes a run out of the thread whose stream is gone. Should it come back it is met anew.

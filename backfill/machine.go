@@ -23,6 +23,7 @@ type machine struct {
 	// set by Prepare and Admit
 	thread    stream.ThreadID // "" while unknown
 	parent    stream.RunID
+	parentEnd stream.ID // of its terminal event, which was there when this run was taken up; zero where that isn't known
 	start     stream.ID // of its RUN_STARTED, or of the RUN_ERROR that it began with
 	end       stream.ID // of its terminal event; zero while it runs
 	outcome   RunState
@@ -58,7 +59,7 @@ func (m *machine) Prepare(ctx context.Context, next []stream.Entry) (ready func(
 		}
 	}
 	return func() {
-		m.thread, m.parent, m.start = st.thread, base.run, st.id
+		m.thread, m.parent, m.parentEnd, m.start = st.thread, base.run, base.end, st.id
 		m.run.Rebase(base.conversation)
 		m.resolved = true
 	}, nil

@@ -59,6 +59,8 @@ type Session struct {
 	attached bool
 	at       stream.Cursor // of the current run: the newest entry that the subscriber has or was told is covered
 	lagged   bool          // what was returned last was a catch-up after lag
+	endAt    stream.ID     // of the run that has ended: its terminal event
+	watched  *endWatch     // while the session waits between two runs of its thread
 	finished []byte        // the RUN_FINISHED that the subscriber's pending interrupts come from, as far as is known
 
 	// alone says that the subscriber sees the run, but nothing of its thread: then its feed is one that knows of no thread.
@@ -136,6 +138,7 @@ func (ses *Session) MessageIDs() []string {
 // Close ends the session. It must not be called while Next runs.
 func (ses *Session) Close() {
 	ses.leaveRun()
+	ses.unwatch()
 	if ses.release != nil {
 		ses.release()
 	}
@@ -330,6 +333,7 @@ func (ses *Session) end() Item {
 		view := ses.machine.run.View()
 		ses.held = view.Holder(position(ses.at.Entry))
 		_, ses.finished = view.LastFinish()
+		ses.endAt = ses.machine.end
 	})
 	ses.step = ses.over
 	return ended(ses.current.run)
@@ -351,8 +355,11 @@ func (ses *Session) over(ctx context.Context) ([]Item, error) {
 			return nil, ctx.Err()
 		case <-changed:
 			return nil, nil
+		case <-ses.watchEnd():
+			return ses.endLost(ctx)
 		}
 	}
+	ses.unwatch()
 	before := ses.current
 	ses.current = next
 	ses.step = func(ctx context.Context) ([]Item, error) { return ses.enterNext(ctx, before) }
@@ -367,6 +374,13 @@ func (ses *Session) enterNext(ctx context.Context, before threadRun) ([]Item, er
 			return nil, nil // it was there when it was announced: deleted since
 		}
 		return nil, err
+	}
+	if held, err := ses.holdsEnd(ctx, before); err != nil {
+		return nil, err
+	} else if !held {
+		ses.leaveRun()
+		ses.current = before
+		return ses.endLost(ctx)
 	}
 	return ses.nextRun(before)
 }

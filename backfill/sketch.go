@@ -49,7 +49,14 @@ func (a *ancestry) exactly(ctx context.Context, run stream.RunID) (*sketch, erro
 // draw sketches a run from its first and its newest entry, where these are what they should be.
 func (a *ancestry) draw(ctx context.Context, run stream.RunID) (*sketch, error) {
 	if p := a.pasts.get(run); p != nil {
-		return &sketch{thread: p.thread, start: p.start, end: p.end}, nil
+		lost, err := a.lostEnd(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if !lost {
+			return &sketch{thread: p.thread, start: p.start, end: p.end}, nil
+		}
+		a.pasts.clear() // others may be of what was lost, too
 	}
 	bounds, err := a.log.Bounds(ctx, run)
 	if err != nil {
@@ -63,6 +70,17 @@ func (a *ancestry) draw(ctx context.Context, run stream.RunID) (*sketch, error) 
 		return &sketch{thread: st.thread, start: st.id, end: last.ID, rough: true}, nil
 	}
 	return a.read(ctx, run)
+}
+
+// lostEnd says whether a cached run has lost its end since, by a failover or a restart. One that is gone as a whole has
+// expired: what it left holds.
+func (s *Service) lostEnd(ctx context.Context, p *past) (bool, error) {
+	page, err := s.log.Range(ctx, p.run, p.end, 1, 1)
+	if err != nil || page.Anchor != stream.AnchorMissing {
+		return false, err
+	}
+	bounds, err := s.log.Bounds(ctx, p.run)
+	return err == nil && !bounds[0].Last.ID.IsZero(), err
 }
 
 // isEnd says whether an entry behind a run's start ends the run, if none before it has.
