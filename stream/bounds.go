@@ -16,12 +16,12 @@ func (l *Redis) Bounds(ctx context.Context, runs ...RunID) ([]Bounds, error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	pipe := l.commands.Pipeline()
 	cmds := make([]*redis.Cmd, len(runs))
-	for i, run := range runs {
-		cmds[i] = pipe.Do(ctx, "xinfo", "stream", l.keys.Run(run))
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_ = l.read(ctx, func(pipe redis.Pipeliner) { // each command has its own error
+		for i, run := range runs {
+			cmds[i] = pipe.Do(ctx, "xinfo", "stream", l.keys.Run(run))
+		}
+	})
 	bounds := make([]Bounds, len(runs))
 	var bare []int // without their entries: miniredis tells the length only
 	for i, cmd := range cmds {
@@ -104,18 +104,18 @@ func (l *Redis) fillEnds(ctx context.Context, bounds []Bounds, which []int) erro
 	if len(which) == 0 {
 		return nil
 	}
-	pipe := l.commands.Pipeline()
 	firsts, lasts := make([]*redis.XMessageSliceCmd, len(which)), make([]*redis.XMessageSliceCmd, len(which))
-	for n, i := range which {
-		key := l.keys.Run(bounds[i].Run)
-		firsts[n] = pipe.XRangeN(ctx, key, "-", "+", 1)
-		lasts[n] = pipe.XRevRangeN(ctx, key, "+", "-", 1)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	err := l.read(ctx, func(pipe redis.Pipeliner) {
+		for n, i := range which {
+			key := l.keys.Run(bounds[i].Run)
+			firsts[n] = pipe.XRangeN(ctx, key, "-", "+", 1)
+			lasts[n] = pipe.XRevRangeN(ctx, key, "+", "-", 1)
+		}
+	})
+	if err != nil {
 		return classify(ctx, "bounds", err)
 	}
 	for n, i := range which {
-		var err error
 		if bounds[i].First, err = onlyEntry(firsts[n].Val()); err != nil {
 			return err
 		}

@@ -64,7 +64,9 @@ func (l *Redis) PutCheckpoint(ctx context.Context, run RunID, c Checkpoint, runn
 // Checkpoint reads a run's checkpoint. ok is false where there is none that this version can read; unknown says that
 // there is one all the same.
 func (l *Redis) Checkpoint(ctx context.Context, run RunID) (c Checkpoint, ok, unknown bool, err error) {
-	fields, err := l.commands.HMGet(ctx, l.keys.Aux(run, auxCheckpoint), "v", "at", "sum", "meta", "data").Result()
+	fields, err := readOne(ctx, l, func(pipe redis.Pipeliner) *redis.SliceCmd {
+		return pipe.HMGet(ctx, l.keys.Aux(run, auxCheckpoint), "v", "at", "sum", "meta", "data")
+	}).Result()
 	if err = classify(ctx, "checkpoint", err); err != nil {
 		if errors.Is(err, ErrWrongType) {
 			return c, false, true, nil

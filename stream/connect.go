@@ -94,8 +94,9 @@ func singleDialer(u *url.URL) (*dialer, error) {
 		}
 		if t.poolSize > 0 {
 			o.PoolSize, o.MaxIdleConns, o.ConnMaxIdleTime = t.poolSize, t.idleConns, t.idleTime
-			o.MinIdleConns, o.MaxActiveConns, o.PipelinePoolSize = 0, 0, -1
+			o.MinIdleConns, o.MaxActiveConns = 0, 0
 		}
+		o.PipelinePoolSize = -1 // one pool, of the size that the URL says
 		return redis.NewClient(&o)
 	}}, nil
 }
@@ -120,8 +121,9 @@ func sentinelDialer(u *url.URL) (*dialer, error) {
 		}
 		if t.poolSize > 0 {
 			o.PoolSize, o.MaxIdleConns, o.ConnMaxIdleTime = t.poolSize, t.idleConns, t.idleTime
-			o.MinIdleConns, o.MaxActiveConns, o.PipelinePoolSize = 0, 0, -1
+			o.MinIdleConns, o.MaxActiveConns = 0, 0
 		}
+		o.PipelinePoolSize = -1 // one pool, of the size that the URL says
 		return redis.NewFailoverClient(&o)
 	}}, nil
 }

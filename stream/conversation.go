@@ -59,7 +59,9 @@ func (l *Redis) Leave(ctx context.Context, thread ThreadID, left Left, keep time
 // Left reads what the newest finished run of a thread has left; ok is false where there is nothing that this version can
 // read.
 func (l *Redis) Left(ctx context.Context, thread ThreadID) (left Left, ok bool, err error) {
-	raw, err := l.commands.Get(ctx, l.keys.ThreadAux(thread, auxConversation)).Bytes()
+	raw, err := readOne(ctx, l, func(pipe redis.Pipeliner) *redis.StringCmd {
+		return pipe.Get(ctx, l.keys.ThreadAux(thread, auxConversation))
+	}).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return left, false, nil
 	}

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -88,25 +89,99 @@ func TestSwappedRolesAreNoticedOnOpenConnections(t *testing.T) {
 	proxy := startSwitch(t, a.Addr())
 	xadd(t, a, "r", "*", "1")
 	c := follows(t, "redis://"+proxy.addr(), "r", 1)
+	swapRoles(t, a, b, proxy)
+	xadd(t, b, "r", "*", "2")
+	c.Wait(t, 2)
+	if errs := c.Errs(); len(errs) > 0 {
+		t.Error(errs)
+	}
+}
+
+// swapRoles has b, which gets all that a has, take over from a. Connections to a stay open, and a goes on answering reads
+// but gets nothing more.
+func swapRoles(t *testing.T, a, b *streamtest.Server, proxy *switcher) {
+	t.Helper()
 	become := func(s *streamtest.Server, host, port string) {
+		t.Helper()
 		if err := s.Client(t).ReplicaOf(t.Context(), host, port).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, port, _ := net.SplitHostPort(a.Addr())
 	become(b, "127.0.0.1", port)
-	streamtest.Eventually(t, "the replica has the entry", func() bool {
-		return b.Client(t).XLen(t.Context(), "agui:run:r").Val() == 1
+	streamtest.Eventually(t, "the replica has all", func() bool {
+		return b.Client(t).DBSize(t.Context()).Val() == a.Client(t).DBSize(t.Context()).Val()
 	})
 	become(b, "NO", "ONE")
-	proxy.lead(b.Addr()) // new connections; those to a stay open, and a goes on answering reads
+	proxy.lead(b.Addr()) // new connections
 	_, port, _ = net.SplitHostPort(b.Addr())
 	become(a, "127.0.0.1", port)
-	become(a, "127.0.0.1", "1") // and gets nothing more
+	become(a, "127.0.0.1", "1")
+}
+
+// TestAfterASwapOfRolesNothingIsReadFromTheReplica: what an attach, a look-up or an append meets are connections that
+// were opened before the swap, all of them.
+func TestAfterASwapOfRolesNothingIsReadFromTheReplica(t *testing.T) {
+	t.Parallel()
+	const conns = 10 // more than the client's own retries would use up
+	ctx := t.Context()
+	cases := map[string]func(log *stream.Redis) (string, error){
+		"a page": func(log *stream.Redis) (string, error) {
+			p, err := log.Range(ctx, "r", stream.ID{}, 10, 0)
+			return fmt.Sprint(len(p.Entries)), err
+		},
+		"bounds": func(log *stream.Redis) (string, error) {
+			b, err := log.Bounds(ctx, "r")
+			return fmt.Sprint(b[0].Len), err
+		},
+		"a thread": func(log *stream.Redis) (string, error) {
+			runs, err := log.NewRegistry(nil).Thread(ctx, "t", 10)
+			return fmt.Sprint(len(runs)), err
+		},
+		"the registry": func(log *stream.Redis) (string, error) {
+			runs, _, err := log.NewRegistry(nil).List(ctx, stream.ID{}, 10)
+			return fmt.Sprint(len(runs)), err
+		},
+		"an append": func(log *stream.Redis) (string, error) {
+			ids, err := log.Append(ctx, "r2", stream.Record{Event: []byte("{}")}, stream.Record{Event: []byte("{}")})
+			return fmt.Sprint(len(ids)), err
+		},
+		"a single append": func(log *stream.Redis) (string, error) {
+			ids, err := log.Append(ctx, "r3", stream.Record{Event: []byte("{}")})
+			return fmt.Sprint(len(ids) + 1), err
+		},
+	}
+	a, b := streamtest.StartRedis(t), streamtest.StartRedis(t)
+	proxy := startSwitch(t, a.Addr())
+	xadd(t, a, "r", "*", "1")
+	started := func(s *streamtest.Server, run stream.RunID) {
+		t.Helper()
+		info := stream.RunInfo{Run: run, Thread: "t", State: stream.RunStarted}
+		if err := connect(t, s.URL()).NewRegistry(nil).Announce(ctx, info); err != nil {
+			t.Fatal(err)
+		}
+	}
+	started(a, "r")
+	logs := map[string]*stream.Redis{}
+	for name, do := range cases {
+		logs[name] = connect(t, "redis://"+proxy.addr()+"?pool_size=20")
+		var busy sync.WaitGroup
+		for range conns {
+			busy.Go(func() {
+				if _, err := do(logs[name]); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		busy.Wait()
+	}
+	swapRoles(t, a, b, proxy)
 	xadd(t, b, "r", "*", "2")
-	c.Wait(t, 2)
-	if errs := c.Errs(); len(errs) > 0 {
-		t.Error(errs)
+	started(b, "r2")
+	for name, do := range cases {
+		if got, err := do(logs[name]); got != "2" || err != nil {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
 	}
 }
 

@@ -50,16 +50,11 @@ func (l *Redis) Append(ctx context.Context, run RunID, recs ...Record) ([]ID, er
 		return nil, nil
 	}
 	key := l.keys.Run(run)
-	client, err := l.appender(ctx, key)
-	if err != nil {
-		return nil, &AppendError{Err: err}
-	}
-	cmds, err := appendAll(ctx, client, key, recs)
-	if l.dialer.cluster && isMoved(err) { // refused by the wrong node: nothing was appended
-		if client, err = l.appender(ctx, key); err == nil {
-			cmds, err = appendAll(ctx, client, key, recs)
-		}
-	}
+	var cmds []*redis.StringCmd
+	err := l.appending(ctx, key, func(client redis.Cmdable) (err error) {
+		cmds, err = appendAll(ctx, client, key, recs)
+		return err
+	})
 	if err != nil && len(cmds) == 0 {
 		return nil, &AppendError{Err: classify(ctx, "append", err)}
 	}
@@ -79,6 +74,9 @@ func appendAll(ctx context.Context, client redis.Cmdable, key string, recs []Rec
 		}
 		return nil
 	})
+	if why := cmds[0].Err(); err != nil && why != nil {
+		err = why // EXECABORT alone says nothing
+	}
 	return cmds, err
 }
 
@@ -132,6 +130,23 @@ func (l *Redis) appender(ctx context.Context, key string) (redis.Cmdable, error)
 	return node, nil
 }
 
+// appending appends, again where a server refused that since it isn't the one, and so nothing was appended.
+func (l *Redis) appending(ctx context.Context, key string, do func(redis.Cmdable) error) error {
+	for try := 1; ; try++ {
+		client, err := l.appender(ctx, key)
+		if err != nil {
+			return err
+		}
+		err = do(client)
+		if err == nil || try > staleConns || !isMoved(err) && !isNoMaster(err) {
+			return err
+		}
+		if isNoMaster(err) { // the client doesn't close the connection where it was a transaction
+			_ = l.appends.Expire(ctx, l.probeKey(), controlTTL).Err()
+		}
+	}
+}
+
 // isMoved reports whether a cluster's node said that the key is elsewhere.
 func isMoved(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
@@ -148,7 +163,9 @@ func isMoved(err error) bool {
 func (l *Redis) Range(ctx context.Context, run RunID, after ID, maxEntries, maxBytes int) (Page, error) {
 	key := l.keys.Run(run)
 	return readPage(after, maxEntries, maxBytes, func(from ID, count int) ([]Entry, error) {
-		ms, err := l.commands.XRangeN(ctx, key, from.String(), "+", int64(count)).Result()
+		ms, err := readOne(ctx, l, func(pipe redis.Pipeliner) *redis.XMessageSliceCmd {
+			return pipe.XRangeN(ctx, key, from.String(), "+", int64(count))
+		}).Result()
 		if err != nil {
 			return nil, classify(ctx, "range", err)
 		}
@@ -227,7 +244,9 @@ func (r redisRegistry) correct(ctx context.Context, thread string, run RunID, sc
 }
 
 func (r redisRegistry) members(ctx context.Context, thread string, limit int) ([]member, error) {
-	zs, err := r.log.commands.ZRevRangeWithScores(ctx, thread, 0, int64(limit)-1).Result()
+	zs, err := readOne(ctx, r.log, func(pipe redis.Pipeliner) *redis.ZSliceCmd {
+		return pipe.ZRevRangeWithScores(ctx, thread, 0, int64(limit)-1)
+	}).Result()
 	if err != nil {
 		return nil, classify(ctx, "thread", err)
 	}
@@ -244,7 +263,9 @@ func (r redisRegistry) newest(ctx context.Context, before ID, limit int) ([]mess
 	if !before.IsZero() {
 		from = "(" + before.String()
 	}
-	ms, err := r.log.commands.XRevRangeN(ctx, r.log.keys.Runs(), from, "-", int64(limit)).Result()
+	ms, err := readOne(ctx, r.log, func(pipe redis.Pipeliner) *redis.XMessageSliceCmd {
+		return pipe.XRevRangeN(ctx, r.log.keys.Runs(), from, "-", int64(limit))
+	}).Result()
 	if err != nil {
 		return nil, classify(ctx, "registry", err)
 	}

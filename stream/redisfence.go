@@ -50,16 +50,11 @@ func (l *Redis) AppendFenced(ctx context.Context, run RunID, a FencedAppend, rec
 		args = append(args, rec.Event, rec.Input)
 	}
 	keys := l.keysOf(run)
-	client, err := l.appender(ctx, keys[0])
-	if err != nil {
-		return Appended{}, &AppendError{Err: err}
-	}
-	reply, err := l.script(ctx, client, appendScript, "append", keys, args...)
-	if l.dialer.cluster && isMoved(err) { // refused by the wrong node: nothing was appended
-		if client, err = l.appender(ctx, keys[0]); err == nil {
-			reply, err = l.script(ctx, client, appendScript, "append", keys, args...)
-		}
-	}
+	var reply scriptReply
+	err := l.appending(ctx, keys[0], func(client redis.Cmdable) (err error) {
+		reply, err = l.script(ctx, client, appendScript, "append", keys, args...)
+		return err
+	})
 	if err != nil {
 		return Appended{}, &AppendError{Err: err}
 	}
@@ -87,12 +82,12 @@ func (l *Redis) Keep(ctx context.Context, holds []Hold) ([]Kept, error) {
 const pipelineRuns = 500
 
 func (l *Redis) keep(ctx context.Context, holds []Hold, kept []Kept) error {
-	pipe := l.commands.Pipeline()
 	control := make([]*redis.XMessageSliceCmd, len(holds))
-	for i, h := range holds {
-		control[i] = pipe.XRangeN(ctx, l.keys.Aux(h.Run, auxControl), h.After.Next().String(), "+", maxControl)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_ = l.read(ctx, func(pipe redis.Pipeliner) { // each command has its own error
+		for i, h := range holds {
+			control[i] = pipe.XRangeN(ctx, l.keys.Aux(h.Run, auxControl), h.After.Next().String(), "+", maxControl)
+		}
+	})
 	for i, cmd := range control {
 		err := classify(ctx, "control", cmd.Err())
 		switch {
@@ -172,14 +167,14 @@ func (l *Redis) Leases(ctx context.Context, runs ...RunID) ([]Lease, error) {
 	leases := make([]Lease, len(runs))
 	for from := 0; from < len(runs); from += pipelineRuns {
 		to := min(from+pipelineRuns, len(runs))
-		pipe := l.commands.Pipeline()
 		hashes, held := make([]*redis.SliceCmd, to-from), make([]*redis.IntCmd, to-from)
-		for i, run := range runs[from:to] {
-			keys := l.keysOf(run)
-			hashes[i] = pipe.HMGet(ctx, keys[1], "v", "epoch", "ended", "lapsed")
-			held[i] = pipe.Exists(ctx, keys[2])
-		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
+		_ = l.read(ctx, func(pipe redis.Pipeliner) { // each command has its own error
+			for i, run := range runs[from:to] {
+				keys := l.keysOf(run)
+				hashes[i] = pipe.HMGet(ctx, keys[1], "v", "epoch", "ended", "lapsed")
+				held[i] = pipe.Exists(ctx, keys[2])
+			}
+		})
 		for i := range hashes {
 			err := classify(ctx, "leases", errors.Join(hashes[i].Err(), held[i].Err()))
 			if err != nil && !errors.Is(err, ErrWrongType) {
@@ -238,11 +233,11 @@ func (l *Redis) Reap(ctx context.Context, run RunID, r Reap, events ...[]byte) (
 		args = append(args, e)
 	}
 	keys := l.keysOf(run)
-	client, err := l.appender(ctx, keys[0])
-	if err != nil {
-		return nil, err
-	}
-	reply, err := l.script(ctx, client, reapScript, "reap", keys, args...)
+	var reply scriptReply
+	err := l.appending(ctx, keys[0], func(client redis.Cmdable) (err error) {
+		reply, err = l.script(ctx, client, reapScript, "reap", keys, args...)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

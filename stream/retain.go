@@ -82,16 +82,17 @@ type Standing struct {
 // Standings looks at runs, in their order, and at the clock of Redis.
 func (l *Redis) Standings(ctx context.Context, runs ...RunID) ([]Standing, time.Time, error) {
 	standings := make([]Standing, len(runs))
-	pipe := l.commands.Pipeline()
-	clock := pipe.Time(ctx)
+	var clock *redis.TimeCmd
 	left, leased := make([]*redis.DurationCmd, len(runs)), make([]*redis.IntCmd, len(runs))
 	newest := make([]*redis.XMessageSliceCmd, len(runs))
-	for i, run := range runs {
-		left[i] = pipe.PTTL(ctx, l.keys.Run(run))
-		leased[i] = pipe.Exists(ctx, l.keys.Aux(run, auxLease))
-		newest[i] = pipe.XRevRangeN(ctx, l.keys.Run(run), "+", "-", 1)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_ = l.read(ctx, func(pipe redis.Pipeliner) { // each command has its own error
+		clock = pipe.Time(ctx)
+		for i, run := range runs {
+			left[i] = pipe.PTTL(ctx, l.keys.Run(run))
+			leased[i] = pipe.Exists(ctx, l.keys.Aux(run, auxLease))
+			newest[i] = pipe.XRevRangeN(ctx, l.keys.Run(run), "+", "-", 1)
+		}
+	})
 	if err := classify(ctx, "standings", clock.Err()); err != nil {
 		return nil, time.Time{}, err
 	}
