@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -142,4 +143,22 @@ func cancelOf(control []byte) (CancelledError, bool) {
 
 func clip(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), maxReason)], "")
+}
+
+// Asked says whether somebody has asked the run to end, as of now: what [Run.Context] tells after a while, for those who
+// haven't the run open for that long. An error is the log's.
+func (r *Run) Asked(ctx context.Context) (*CancelledError, error) {
+	if c, ok := errors.AsType[*CancelledError](context.Cause(r.context())); ok {
+		return c, nil
+	}
+	kept, err := r.pub.log.Keep(ctx, []stream.Hold{{Run: r.ID()}})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range kept[0].Signals {
+		if c, is := cancelOf(s.Control); is {
+			return &c, nil
+		}
+	}
+	return nil, nil
 }

@@ -26,6 +26,10 @@ type answer struct {
 	// Uncertain counts events of which nobody knows whether they are in the log.
 	Uncertain int    `json:"uncertain,omitempty"`
 	LastID    string `json:"lastId"` // entry of the last accepted event; empty if there is none
+	// Cancel is there where somebody asks to cancel the run, and it hasn't ended.
+	Cancel *cancelRequest `json:"cancelRequested,omitempty"`
+	// Hint is for people: what may be wrong although nothing was refused.
+	Hint string `json:"hint,omitempty"`
 
 	rejected int
 	bytes    int64

@@ -34,6 +34,7 @@ type body struct {
 	inputAt int  // index of the input; −1 where there is none
 	ended   bool // the run ended within this body
 	counted bool // the sender counts events, those included that are rejected and skipped
+	heeds   bool // the sender wants an answer as soon as the run is to be cancelled
 	late    error
 	caller  *transport.Caller // who sends it
 	event   agui.Event        // scratch
@@ -61,6 +62,10 @@ func (b *body) copy(ctx context.Context, r io.Reader) error {
 		err = b.reject(b.inputAt, &publish.InvalidError{
 			Path: "/input", Reason: agui.ReasonIllegal, Detail: "/input: it goes with the first event, and none came",
 		})
+	}
+	b.asked(ctx)
+	if b.index == 0 && err == nil {
+		b.ans.Hint = "the body has no event"
 	}
 	if released := b.written(b.run.Release(ctx)); released != nil {
 		err = released
@@ -221,12 +226,16 @@ func (b *body) idle() error {
 	}
 }
 
-// cutOff is what a body gets that is still being read when the server stops.
+// cutOff is what a body gets that is still being read when the server stops, or when the run is to be cancelled.
 func (b *body) cutOff() error {
-	if b.ended {
+	switch {
+	case b.ended:
 		return nil
+	case b.heeds && b.toBeCancelled():
+		return cancelRequested()
+	default:
+		return transport.Draining()
 	}
-	return transport.Draining()
 }
 
 // result makes of what copy said what the client is told.

@@ -124,7 +124,11 @@ type reply struct {
 	Uncertain     int
 	Unclosed      string
 	LastID        string
-	header        http.Header
+	Hint          string
+
+	CancelRequested *struct{ Reason, By string }
+
+	header http.Header
 }
 
 type rejected struct {
@@ -286,13 +290,13 @@ func (r *rig) waitFor(t *testing.T, n int) {
 }
 
 // live posts what the returned writer is given, and gives the reply when that is closed.
-func (r *rig) live(t *testing.T, kind string) (*io.PipeWriter, <-chan reply) {
+func (r *rig) live(t *testing.T, kind string, set ...func(*http.Request)) (*io.PipeWriter, <-chan reply) {
 	t.Helper()
 	body, w := io.Pipe()
 	got := make(chan reply, 1)
 	go func() {
 		defer close(got)
-		got <- r.post(t, kind, body)
+		got <- r.post(t, kind, body, set...)
 	}()
 	return w, got
 }

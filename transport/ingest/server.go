@@ -142,6 +142,10 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 	if err != nil {
 		return err
 	}
+	heeds, err := cancelOf(r.Header)
+	if err != nil {
+		return err
+	}
 	if form == formatJSON && r.ContentLength > s.cfg.MaxJSON {
 		return bodyTooLarge()
 	}
@@ -169,9 +173,12 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 	}
 	b := newBody(s.cfg, form, writer, http.NewResponseController(w), ans)
 	b.caller = caller
-	b.counted = sequence != nil
+	b.counted, b.heeds = sequence != nil, heeds
 	stop := context.AfterFunc(ctx, b.clock.interrupt) //nolint:contextcheck // it ends with the server, not with the request
 	defer stop()
+	if heeds {
+		defer b.heedCancel()() //nolint:contextcheck // it ends with the run's
+	}
 	err = b.copy(context.WithoutCancel(r.Context()), r.Body)
 	if b.late != nil {
 		s.logger.Warn("run's end can't be announced", zap.String("run", string(run)), zap.Error(b.late))
