@@ -57,7 +57,7 @@ func install(dir string) error {
 	cmd := exec.Command(npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts") //nolint:noctx // bounded by the test's own timeout
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("npm ci in oracle/js (does it reach a package registry?): %w\n%s", err, out)
+		return fmt.Errorf("npm ci in oracle/%s (does it reach a package registry?): %w\n%s", filepath.Base(dir), err, out)
 	}
 	if err := os.WriteFile(marker, nil, 0o600); err != nil {
 		return fmt.Errorf("install marker: %w", err)

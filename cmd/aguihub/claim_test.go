@@ -74,8 +74,13 @@ func (a *slowAgent) serve(w http.ResponseWriter, r *http.Request) {
 
 // inThread posts an input to a hub's agent a, and returns when the run has ended or was refused.
 func inThread(ctx context.Context, h *hub, thread, run, query string) (status int, body string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base+"/v1/agents/a"+query, strings.NewReader(fmt.Sprintf(
-		`{"threadId":%q,"runId":%q,"state":{},"messages":[{"id":"u-%[2]s","role":"user","content":"hello"}],"tools":[],"context":[],"forwardedProps":{}}`, thread, run)))
+	const input = `{"threadId":%q,"runId":%q,"state":{},"messages":[{"id":"u-%[2]s","role":"user","content":"hello"}],"tools":[],"context":[],"forwardedProps":{}}`
+	return postInput(ctx, h, fmt.Sprintf(input, thread, run), query)
+}
+
+// postInput is inThread with any input.
+func postInput(ctx context.Context, h *hub, input, query string) (status int, body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base+"/v1/agents/a"+query, strings.NewReader(input))
 	if err != nil {
 		return 0, "", err
 	}
