@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/redis/go-redis/v9"
@@ -158,5 +159,36 @@ func TestCancelThroughAnotherHub(t *testing.T) {
 	}
 	if status, body, err := get(ctx, other.base+"/v1/runs/deaf"); err != nil || status != http.StatusOK || len(ends(t, client, "deaf")) != 0 {
 		t.Errorf("%d %s %v", status, body, err)
+	}
+}
+
+// TestRunsThatNobodyAnnounced are begun with XADD and nothing else: one with a lease, which lapses, one without, one whose lease
+// is renewed. The hub finds them by its sweep of the keys.
+func TestRunsThatNobodyAnnounced(t *testing.T) {
+	t.Parallel()
+	server := streamtest.StartRedis(t)
+	client := server.Client(t)
+	startHub(t, "--redis", server.URL(), "--lease-ttl", "1s", "--idle-timeout", "2s")
+	ctx := t.Context()
+	lease := func(run string, ttl time.Duration) {
+		t.Helper()
+		if err := client.Set(ctx, "{agui:run:"+run+"}:lease", "me:0", ttl).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, run := range []string{"leased", "held", "idle"} {
+		xadd(t, client, run, `{"type":"RUN_STARTED","threadId":"t-`+run+`","runId":"`+run+`"}`)
+		xadd(t, client, run, `{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`)
+	}
+	lease("leased", 7*time.Second) // longer than until the sweep; no hub counts a lease that it never saw
+	lease("held", time.Hour)
+	eventually(t, "both are ended", func() bool { return len(ends(t, client, "leased")) > 0 && len(ends(t, client, "idle")) > 0 })
+	for run, want := range map[string]string{"leased": "RUN_ERROR producer_lost", "idle": "RUN_ERROR idle"} {
+		if got := ends(t, client, run); len(got) != 1 || got[0] != want {
+			t.Errorf("%s ends with %q", run, got)
+		}
+	}
+	if got := ends(t, client, "held"); len(got) != 0 {
+		t.Errorf("a run whose producer lives was ended: %q", got)
 	}
 }
