@@ -13,6 +13,7 @@ type past struct {
 	run          stream.RunID
 	thread       stream.ThreadID
 	start, end   stream.ID
+	at           stream.Cursor // of the newest entry
 	conversation *agui.Conversation
 }
 

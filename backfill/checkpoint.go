@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"go.uber.org/zap"
 
@@ -51,72 +50,38 @@ func (c checkpointMeta) encode() ([]byte, error) { return json.Marshal(c) }
 // Begin implements hub.Beginner: it takes the run up where a checkpoint left it.
 func (m *machine) Begin(ctx context.Context) (at stream.Cursor, ready func()) {
 	s := m.service
-	if s.config.Store == nil || s.config.NoCheckpoints || m.lone {
+	if m.lone {
 		return at, nil
 	}
-	at, ready, err := m.begin(ctx)
-	switch {
-	case err == nil:
-	case errors.Is(err, errDamaged):
-		s.keeper.damaged.Add(1)
-		s.logger.Warn("a checkpoint can't be used, the run is read from its first entry", zap.String("run", string(m.id)), zap.Error(err))
-	default:
+	r, err := s.takeUp(ctx, m.id)
+	if err != nil {
 		s.logger.Debug("reading a checkpoint", zap.String("run", string(m.id)), zap.Error(err))
 	}
-	return at, ready
-}
-
-// errDamaged says that a checkpoint is of another version or broken.
-var errDamaged = errors.New("backfill: unusable checkpoint")
-
-func (m *machine) begin(ctx context.Context) (at stream.Cursor, ready func(), err error) {
-	s := m.service
-	c, ok, unknown, err := s.config.Store.Checkpoint(ctx, m.id)
-	switch {
-	case err != nil:
-		return at, nil, err
-	case unknown:
-		return at, nil, fmt.Errorf("%w: of an unknown version", errDamaged)
-	case !ok:
-		return at, nil, nil
-	}
-	page, err := s.log.Range(ctx, m.id, c.At, 1, 1)
-	if err != nil {
-		return at, nil, err
-	}
-	if page.Anchor != stream.AnchorHeld || stream.Checksum(page.AnchorEntry.Event) != c.Sum {
-		return at, nil, nil // of another generation of the key, or trimmed by somebody
-	}
-	restored, err := m.restore(c)
-	if err != nil {
-		return at, nil, fmt.Errorf("%w: %w", errDamaged, err)
-	}
-	if restored == nil {
-		return at, nil, nil
+	if r == nil {
+		return at, nil
 	}
 	s.keeper.read.Add(1)
-	return restored.cursor, func() {
-		restored.service = m.service
-		*m = *restored
-	}, nil
+	return r.cursor, func() { *m = *r }
 }
 
-// restore makes a machine of a checkpoint; nil where it was written under other rules.
-func (m *machine) restore(c stream.Checkpoint) (*machine, error) {
-	config := &m.service.config
+// restore makes a machine of a checkpoint. ours says that it was written under the rules of this hub.
+func (s *Service) restore(id stream.RunID, c stream.Checkpoint) (r *machine, ours bool, err error) {
 	var meta checkpointMeta
 	if err := json.Unmarshal(c.Meta, &meta); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if meta.MaxEvent != config.MaxEvent {
-		return nil, nil
-	}
+	r, err = s.restoreFrom(id, c, meta)
+	return r, meta.MaxEvent == s.config.MaxEvent, err
+}
+
+func (s *Service) restoreFrom(id stream.RunID, c stream.Checkpoint, meta checkpointMeta) (*machine, error) {
+	config := &s.config
 	run, err := agui.RestoreRun(c.Data, config.agui(), config.packLimit())
 	if err != nil {
 		return nil, err
 	}
 	r := &machine{
-		service: m.service, id: m.id, run: run, resolved: true, outcome: meta.Outcome, restarted: meta.Restarted,
+		service: s, id: id, run: run, resolved: true, outcome: meta.Outcome, restarted: meta.Restarted,
 		cursor: stream.Cursor{Entry: c.At, Sum: c.Sum}, entries: meta.Entries,
 		withheld: withheldList{newest: meta.Withheld, counts: meta.Reasons},
 	}

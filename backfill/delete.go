@@ -2,9 +2,14 @@ package backfill
 
 import (
 	"context"
+	"time"
 
 	"github.com/aguihub/aguihub/stream"
 )
+
+// lateWrites is for how long after a run's deletion what is written to its key and doesn't begin a run is removed, too:
+// longer than any write is on its way; never longer than runs are kept.
+const lateWrites = time.Hour
 
 // maxErased bounds the runs of a thread that one deletion takes.
 const maxErased = 10_000
@@ -63,14 +68,14 @@ func (s *Service) ThreadOf(ctx context.Context, run stream.RunID) (stream.Thread
 	if err != nil {
 		return "", err
 	}
-	st, _ := findStart(page.Entries)
-	return st.thread, nil
+	st, _, err := s.startOf(ctx, run, page.Entries)
+	return st.thread, err
 }
 
 // erase removes a run's keys and tells every hub, this one at once.
 func (s *Service) erase(ctx context.Context, run stream.RunID, thread stream.ThreadID) error {
 	s.keeper.forget(run)
-	if err := s.config.Store.Erase(ctx, run, thread); err != nil {
+	if err := s.config.Store.Erase(ctx, run, thread, min(lateWrites, s.config.Retention)); err != nil {
 		return err
 	}
 	info := stream.RunInfo{Run: run, Thread: thread, State: stream.RunDeleted}

@@ -72,9 +72,12 @@ func (d *discovery) meet(ctx context.Context, run stream.RunID) (known bool, err
 	if err != nil {
 		return true, ctx.Err() // a key of another type, or Redis is away: the next sweep is soon enough
 	}
-	st, ok := findStart(page.Entries)
+	st, ok, err := d.service.startOf(ctx, run, page.Entries)
+	if err != nil {
+		return false, ctx.Err()
+	}
 	if !ok {
-		return len(page.Entries) == headEntries, nil
+		return d.meetUnbegun(ctx, run)
 	}
 	if st.thread == "" {
 		return true, nil
@@ -87,6 +90,18 @@ func (d *discovery) meet(ctx context.Context, run stream.RunID) (known bool, err
 		return false, ctx.Err()
 	}
 	return true, nil
+}
+
+// meetUnbegun looks at a run that doesn't begin with its first entries: it may be what came late for a deleted one.
+func (d *discovery) meetUnbegun(ctx context.Context, run stream.RunID) (known bool, err error) {
+	page, err := d.service.log.Range(ctx, run, stream.ID{}, historyEntries, historyBytes)
+	if err != nil || len(page.Entries) == 0 || d.service.config.Store == nil {
+		return false, ctx.Err()
+	}
+	if _, begins := findStart(page.Entries); !begins {
+		_ = d.service.eraseLate(ctx, run, page.Entries[0].ID) // what failed is tried again in the next sweep
+	}
+	return page.More, ctx.Err()
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -130,10 +130,14 @@ func (a *ancestry) parentOf(ctx context.Context, run stream.RunID, st start, run
 	return base{}, nil
 }
 
-// past folds a run as of an ID; nil where nothing is there. Pasts of ended runs are cached.
+// past is what a run has left as of an ID; nil where nothing is there. It was written down, or is folded from the run's
+// entries, behind a checkpoint where the first of them were trimmed. Pasts of ended runs are cached.
 func (a *ancestry) past(ctx context.Context, run stream.RunID, until stream.ID) (*past, error) {
 	if p := a.pasts.get(run); p != nil {
 		return p, nil
+	}
+	if p, err := a.writtenDown(ctx, run, until); p != nil || err != nil {
+		return p, err
 	}
 	m := a.newMachine(run).(*machine)
 	begun := func(st start) (bool, error) {
@@ -156,10 +160,78 @@ func (a *ancestry) past(ctx context.Context, run stream.RunID, until stream.ID) 
 		m.Admit(en)
 		return true
 	})
+	if err == nil && !m.resolved {
+		return a.pastTrimmed(ctx, run, until)
+	}
 	if err != nil || !m.resolved {
 		return nil, err
 	}
 	return m.past(), nil
+}
+
+// writtenDown is what the thread's newest finished run has left, where it is this one, and of all entries that it has.
+func (a *ancestry) writtenDown(ctx context.Context, run stream.RunID, until stream.ID) (*past, error) {
+	k := a.sketches[run]
+	if k == nil || k.thread == "" || !k.endedBy(start{id: until}) {
+		return nil, nil
+	}
+	p, err := a.left(ctx, "", start{id: until, thread: k.thread})
+	if err != nil || p == nil || p.run != run || p.at.Entry != k.newest.Entry || p.at.Sum != k.newest.Sum {
+		return nil, err
+	}
+	a.pasts.put(p)
+	return p, nil
+}
+
+// pastTrimmed is past for a run whose first entries were trimmed. Where a checkpoint is of a later entry than until, and
+// the run went on then, it is what there is: with more than there was, and so partial.
+func (a *ancestry) pastTrimmed(ctx context.Context, run stream.RunID, until stream.ID) (*past, error) {
+	m, err := a.takeUp(ctx, run)
+	if err != nil || m == nil || m.thread == "" || !m.start.Less(until) {
+		return nil, err
+	}
+	early := m.end.IsZero() && m.cursor.Entry.Ms > until.Ms
+	err = a.goOn(ctx, m, func(en stream.Entry) bool {
+		if m.end.IsZero() && en.ID.Ms > until.Ms {
+			return false
+		}
+		m.Admit(en)
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := m.past()
+	if early {
+		partial := *p.conversation
+		partial.Full = false
+		p.conversation = &partial
+	}
+	return p, nil
+}
+
+// errTrimmedMeanwhile says that a run was trimmed, or lost entries, while it was read for another: it may be tried again.
+var errTrimmedMeanwhile = errors.New("backfill: an earlier run lost entries while it was read")
+
+// goOn reads a run behind where it was taken up.
+func (s *Service) goOn(ctx context.Context, m *machine, next func(stream.Entry) bool) error {
+	for after, more := m.cursor, true; more; {
+		page, err := s.log.Range(ctx, m.id, after.Entry, historyEntries, historyBytes)
+		if err != nil {
+			return err
+		}
+		if page.Anchor != stream.AnchorHeld || page.AnchorSum != after.Sum {
+			return errTrimmedMeanwhile
+		}
+		for _, en := range page.Entries {
+			if !next(en) {
+				return nil
+			}
+			after = stream.Cursor{Entry: en.ID, Sum: stream.Checksum(en.Event)}
+		}
+		more = page.More && len(page.Entries) > 0
+	}
+	return nil
 }
 
 // replay reads a run whose start is on its first page. begun is called with the start, then next with each entry; both
@@ -218,7 +290,7 @@ func (a *ancestry) pastBase(ctx context.Context, run stream.RunID, st start) (ba
 }
 
 func (m *machine) past() *past {
-	return &past{run: m.id, thread: m.thread, start: m.start, end: m.end, conversation: m.run.Conversation()}
+	return &past{run: m.id, thread: m.thread, start: m.start, end: m.end, at: m.cursor, conversation: m.run.Conversation()}
 }
 
 // remember keeps what a run left when it ended.

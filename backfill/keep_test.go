@@ -201,7 +201,7 @@ func TestCheckpoints(t *testing.T) {
 		}
 		older := c
 		older.At.Ms--
-		if written, err := log.PutCheckpoint(t.Context(), "r1", older, true); written || err != nil {
+		if written, _, err := log.PutCheckpoint(t.Context(), "r1", older, true, 0); written || err != nil {
 			t.Error(written, err)
 		}
 		if f := a.KeepFigures(); f.Failed > 0 {

@@ -16,9 +16,15 @@ import (
 // Store keeps runs beside their streams (stream.Redis).
 type Store interface {
 	Checkpoint(ctx context.Context, run stream.RunID) (c stream.Checkpoint, ok, unknown bool, err error)
-	PutCheckpoint(ctx context.Context, run stream.RunID, c stream.Checkpoint, running bool) (written bool, err error)
+	PutCheckpoint(ctx context.Context, run stream.RunID, c stream.Checkpoint, running bool, keep int) (written bool, trimTo stream.ID, err error)
+	TrimTo(ctx context.Context, run stream.RunID, at stream.ID) (int64, error)
+	Trimmed(ctx context.Context, run stream.RunID) (t stream.Trimmed, ok, unknown bool, err error)
+	Outline(ctx context.Context, run stream.RunID) (meta []byte, err error)
 	Expire(ctx context.Context, run stream.RunID, keep time.Duration) (bool, error)
-	Erase(ctx context.Context, run stream.RunID, thread stream.ThreadID) error
+	Abandon(ctx context.Context, run stream.RunID, keep time.Duration) (bool, error)
+	Revive(ctx context.Context, run stream.RunID) (bool, error)
+	Erase(ctx context.Context, run stream.RunID, thread stream.ThreadID, keep time.Duration) error
+	EraseLate(ctx context.Context, run stream.RunID, first stream.ID) (bool, error)
 	EraseThread(ctx context.Context, thread stream.ThreadID) error
 	Leave(ctx context.Context, thread stream.ThreadID, left stream.Left, keep time.Duration) error
 	Left(ctx context.Context, thread stream.ThreadID) (left stream.Left, ok bool, err error)
@@ -52,7 +58,7 @@ type keeper struct {
 	mu      sync.Mutex
 	pending map[stream.RunID]*keeping
 
-	written, bytes, read, damaged, failed, expired atomic.Int64
+	written, bytes, read, damaged, failed, expired, trimmed, headless atomic.Int64
 }
 
 // keeping is what is to be done for one run: the newest of each.
@@ -60,6 +66,7 @@ type keeping struct {
 	capture *capture // nil where there is nothing to write
 	ended   bool
 	sure    bool // its stream says that it ended
+	goesOn  bool // it did after a long pause
 	past    *past
 }
 
@@ -86,19 +93,23 @@ func (k *keeper) close() {
 }
 
 // grown notes that a run has one more entry of some bytes, under its feed's lock.
-func (k *keeper) grown(m *machine, bytes int, end bool) {
+func (k *keeper) grown(m *machine, bytes int, v agui.Verdict) {
 	if k.service.config.Store == nil || !m.resolved {
 		return
 	}
 	m.since.entries++
 	m.since.bytes += bytes
 	var c *capture
-	if !k.service.config.NoCheckpoints && m.due(end) {
+	// What isn't known of a run that was trimmed others may know, and have written down.
+	if !k.service.config.NoCheckpoints && !m.headless && m.due(v.End) {
 		c = &capture{checkpoint: m.run.Checkpoint(), cursor: m.cursor, meta: m.meta(), running: m.end.IsZero()}
 		m.since = growth{}
 	}
-	if c != nil || end {
-		k.add(m.id, c, end, end)
+	switch over := v.End || v.Late; {
+	case over:
+		k.add(m.id, keeping{capture: c, ended: true, sure: true, past: k.service.pasts.get(m.id)})
+	case c != nil:
+		k.add(m.id, keeping{capture: c})
 	}
 }
 
@@ -120,11 +131,18 @@ func (m *machine) due(end bool) bool {
 // ended notes that somebody announced the end of a run.
 func (k *keeper) ended(run stream.RunID) {
 	if k.service.config.Store != nil {
-		k.add(run, nil, true, false)
+		k.add(run, keeping{ended: true})
 	}
 }
 
-func (k *keeper) add(run stream.RunID, c *capture, ended, sure bool) {
+// goesOn notes that a run has an entry after a long pause.
+func (k *keeper) goesOn(run stream.RunID) {
+	if k.service.config.Store != nil {
+		k.add(run, keeping{goesOn: true})
+	}
+}
+
+func (k *keeper) add(run stream.RunID, more keeping) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w := k.pending[run]
@@ -135,13 +153,13 @@ func (k *keeper) add(run stream.RunID, c *capture, ended, sure bool) {
 		w = &keeping{}
 		k.pending[run] = w
 	}
-	if c != nil {
-		w.capture = c
+	if more.capture != nil {
+		w.capture = more.capture
 	}
-	w.ended, w.sure = w.ended || ended, w.sure || sure
-	if sure {
-		w.past = k.service.pasts.get(run)
+	if more.past != nil {
+		w.past = more.past
 	}
+	w.ended, w.sure, w.goesOn = w.ended || more.ended, w.sure || more.sure, w.goesOn || more.goesOn
 	select {
 	case k.wake <- struct{}{}:
 	default: // a token is there already
@@ -194,6 +212,9 @@ func (k *keeper) keep(ctx context.Context, run stream.RunID, w *keeping) error {
 			return err
 		}
 	}
+	if w.goesOn && !w.ended {
+		return s.revive(ctx, run)
+	}
 	if !w.ended {
 		return nil
 	}
@@ -224,11 +245,27 @@ func (k *keeper) write(ctx context.Context, run stream.RunID, c *capture) error 
 	if err != nil {
 		return err
 	}
-	written, err := k.service.config.Store.PutCheckpoint(ctx, run,
-		stream.Checkpoint{At: c.cursor.Entry, Sum: c.cursor.Sum, Meta: meta, Data: data}, c.running)
+	store := k.service.config.Store
+	written, trimTo, err := store.PutCheckpoint(ctx, run,
+		stream.Checkpoint{At: c.cursor.Entry, Sum: c.cursor.Sum, Entries: c.meta.Entries, Meta: meta, Data: data},
+		c.running, k.service.config.keepEntries())
 	if written {
 		k.written.Add(1)
 		k.bytes.Add(int64(len(data)))
+	}
+	if err != nil || trimTo.IsZero() {
+		return err
+	}
+	n, err := store.TrimTo(ctx, run, trimTo)
+	k.trimmed.Add(n)
+	return err
+}
+
+// revive has a run not expire that goes on though it was abandoned.
+func (s *Service) revive(ctx context.Context, run stream.RunID) error {
+	revived, err := s.config.Store.Revive(ctx, run)
+	if revived {
+		s.logger.Info("a run that was abandoned goes on", zap.String("run", string(run)))
 	}
 	return err
 }
@@ -239,11 +276,11 @@ func (k *keeper) leave(ctx context.Context, p *past) error {
 	if err != nil {
 		return err
 	}
-	left := stream.Left{Run: p.run, Start: p.start, End: p.end, Data: data}
+	left := stream.Left{Run: p.run, Start: p.start, End: p.end, At: p.at, Data: data}
 	return k.service.config.Store.Leave(ctx, p.thread, left, k.service.config.ThreadRetention)
 }
 
-// left is what the thread's newest finished run has left, where that is gone and had ended when st was written; else nil.
+// left is what the thread's newest finished run has left, where that had ended when st was written; else nil.
 func (s *Service) left(ctx context.Context, run stream.RunID, st start) (*past, error) {
 	if s.config.Store == nil {
 		return nil, nil
@@ -258,7 +295,7 @@ func (s *Service) left(ctx context.Context, run stream.RunID, st start) (*past, 
 		s.logger.Warn("what a thread's run has left can't be read", zap.String("thread", string(st.thread)), zap.Error(err))
 		return nil, nil
 	}
-	return &past{run: left.Run, thread: st.thread, start: left.Start, end: left.End, conversation: conversation}, nil
+	return &past{run: left.Run, thread: st.thread, start: left.Start, end: left.End, at: left.At, conversation: conversation}, nil
 }
 
 // KeepFigures is a reading of what is kept beside runs, since start.
@@ -268,6 +305,8 @@ type KeepFigures struct {
 	Damaged       int64 // checkpoints that couldn't be read: of another version, or broken
 	Failed        int64 // attempts that Redis refused or cut
 	Expired       int64 // runs whose expiry this hub set
+	Trimmed       int64 // entries that this hub trimmed
+	Headless      int64 // runs that this hub shows from the first entry that is left, for want of a checkpoint
 }
 
 // KeepFigures reads the figures.
@@ -275,5 +314,6 @@ func (s *Service) KeepFigures() KeepFigures {
 	k := s.keeper
 	return KeepFigures{
 		Written: k.written.Load(), Bytes: k.bytes.Load(), Read: k.read.Load(), Damaged: k.damaged.Load(), Failed: k.failed.Load(), Expired: k.expired.Load(),
+		Trimmed: k.trimmed.Load(), Headless: k.headless.Load(),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/hub"
 	"github.com/aguihub/aguihub/stream"
 )
 
@@ -146,6 +147,10 @@ func (s *Service) summaries(ctx context.Context, ids []stream.RunID) ([]Summary,
 		}
 		if st, ok := findStart([]stream.Entry{b.First}); ok {
 			sum.Thread, sum.Parent = st.thread, st.parent
+		} else if st, _, ok, err := s.outline(ctx, ids[i]); err != nil {
+			return nil, err
+		} else if ok {
+			sum.Thread, sum.Parent, sum.Started, sum.Entries = st.thread, st.parent, int64(st.id.Ms), max(b.Len, b.Added)
 		}
 		var e agui.Event
 		if !b.Last.NoEvent && e.Parse(b.Last.Event) == nil && e.Type.Terminal() {
@@ -223,8 +228,8 @@ func (s *Service) Messages(ctx context.Context, thread stream.ThreadID) (Convers
 var ErrGone = errors.New("backfill: no such position in the run")
 
 // Events calls yield for the run's entries after a position (zero: from the first), as a session from the start would
-// give them, up to the head. It fails with ErrUnknownRun, stream.ErrWrongType, with ErrGone before the first yield, and
-// with the error of yield.
+// give them, up to the head. It fails with ErrUnknownRun, stream.ErrWrongType, with ErrTrimmed or ErrGone before the first
+// yield, and with the error of yield.
 func (s *Service) Events(ctx context.Context, run stream.RunID, after stream.Cursor, yield func(Item) error) error {
 	bounds, err := s.log.Bounds(ctx, run)
 	switch {
@@ -236,26 +241,22 @@ func (s *Service) Events(ctx context.Context, run stream.RunID, after stream.Cur
 		return ErrUnknownRun
 	}
 	rep := newReplay(s, run)
-	found := after.Entry.IsZero()
+	rep.after = after
 	for {
 		entries, more, err := rep.page(ctx)
+		if errors.Is(err, hub.ErrLost) && !rep.met && !after.Entry.IsZero() {
+			return ErrGone
+		}
 		if err != nil {
 			return err
 		}
 		for _, d := range entries {
-			switch {
-			case found:
-				if err := yield(Item{Delivery: d, Cursor: d.Cursor}); err != nil {
-					return err
-				}
-			case d.ID == after.Entry && d.Cursor.Sum == after.Sum:
-				found = true
-			case !d.ID.Less(after.Entry):
-				return ErrGone
+			if err := yield(Item{Delivery: d, Cursor: d.Cursor}); err != nil {
+				return err
 			}
 		}
 		if !more {
-			if !found {
+			if !rep.met && !after.Entry.IsZero() {
 				return ErrGone
 			}
 			return nil

@@ -69,7 +69,7 @@ func (ses *Session) whyLost(ctx context.Context, run stream.RunID) (reason strin
 		return "", left, err
 	}
 	switch {
-	case page.Anchor == stream.AnchorHeld && stream.Checksum(page.AnchorEntry.Event) != ses.at.Sum:
+	case page.Anchor == stream.AnchorHeld && page.AnchorSum != ses.at.Sum:
 		return resetGeneration, left, nil
 	case page.Anchor == stream.AnchorHeld:
 		return "", left, nil

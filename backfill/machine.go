@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"context"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -32,6 +33,8 @@ type machine struct {
 	restarted bool // it began anew at least once
 	withheld  withheldList
 
+	headless bool // its first entries are gone, and nothing stands for them
+
 	since growth // the last checkpoint
 }
 
@@ -48,6 +51,11 @@ func (m *machine) Prepared() bool { return m.resolved }
 
 // Prepare implements hub.Machine: where the run's start is among the next entries it finds out what came before it.
 func (m *machine) Prepare(ctx context.Context, next []stream.Entry) (ready func(), err error) {
+	if _, begins := findStart(next[:1]); m.entries == 0 && !begins {
+		if ready, err = m.prepareHeadless(ctx, next); ready != nil || err != nil {
+			return ready, err
+		}
+	}
 	st, ok := findStart(next)
 	if !ok {
 		return nil, nil
@@ -97,6 +105,9 @@ func findStart(entries []stream.Entry) (start, bool) {
 func (m *machine) Admit(en stream.Entry) *hub.Delivery {
 	v := m.run.Apply(agui.Entry{At: position(en.ID), Event: en.Event, Input: en.Input, NoEvent: en.NoEvent})
 	m.entries++
+	if !m.lone && m.end.IsZero() && m.pausedBefore(en.ID) {
+		m.service.keeper.goesOn(m.id)
+	}
 	m.cursor = stream.Cursor{Entry: en.ID, Sum: stream.Checksum(en.Event)}
 	if v.Restart {
 		m.start, m.end, m.outcome, m.restarted = en.ID, stream.ID{}, "", true
@@ -115,8 +126,16 @@ func (m *machine) Admit(en stream.Entry) *hub.Delivery {
 	if m.lone {
 		return d
 	}
-	m.service.keeper.grown(m, len(en.Event)+len(en.Input), v.End)
+	m.service.keeper.grown(m, len(en.Event)+len(en.Input), v)
 	return d
+}
+
+// longPause is after what time without an entry it is looked whether a run that goes on was abandoned meanwhile.
+const longPause = time.Minute
+
+// pausedBefore says whether an entry comes after a long pause.
+func (m *machine) pausedBefore(id stream.ID) bool {
+	return !m.cursor.Entry.IsZero() && id.Ms-m.cursor.Entry.Ms >= uint64(longPause.Milliseconds())
 }
 
 // position is an entry's place in its run, as package agui orders entries.

@@ -40,6 +40,11 @@ func (r *replay) page(ctx context.Context) (out []*hub.Delivery, more bool, err 
 	if page.Anchor == stream.AnchorMissing {
 		return nil, false, hub.ErrLost
 	}
+	if r.cursor.Entry.IsZero() && len(page.Entries) > 0 {
+		if begun, err := r.beginTrimmed(ctx, page.Entries[0]); begun || err != nil {
+			return nil, true, err
+		}
+	}
 	for _, en := range page.Entries {
 		v := r.run.Apply(agui.Entry{At: position(en.ID), Event: en.Event, Input: en.Input, NoEvent: en.NoEvent})
 		r.cursor = stream.Cursor{Entry: en.ID, Sum: stream.Checksum(en.Event)}
@@ -67,8 +72,22 @@ func (r *replay) page(ctx context.Context) (out []*hub.Delivery, more bool, err 
 // take over, which would send again what comes up to it.
 func (r *replay) reached() bool { return r.met || r.after.Entry.IsZero() }
 
-// openFromStart sends the run's own events from the first entry, adjacent deltas of one item joined, then goes live.
-func (ses *Session) openFromStart() []Item {
+// openFromStart sends the run's own events from the first entry, adjacent deltas of one item joined, then goes live. Where
+// that was trimmed it fails with ErrTrimmed.
+func (ses *Session) openFromStart(ctx context.Context) ([]Item, error) {
+	first, err := ses.service.log.Range(ctx, ses.current.run, stream.ID{}, 1, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(first.Entries) > 0 {
+		missing, err := ses.service.incomplete(ctx, ses.current.run, first.Entries[0])
+		if err != nil {
+			return nil, err
+		}
+		if missing {
+			return nil, ErrTrimmed
+		}
+	}
 	rep := replayOf(ses.service, ses.feed)
 	var full bool
 	ses.feed.With(func(stream.ID) {
@@ -76,7 +95,7 @@ func (ses *Session) openFromStart() []Item {
 		ses.current.start, ses.current.parent = ses.machine.start, ses.machine.parent
 	})
 	ses.step = func(ctx context.Context) ([]Item, error) { return ses.replayPage(ctx, rep) }
-	return []Item{ses.attachedItem(full), catchup(modeEvents, "")}
+	return []Item{ses.attachedItem(full), catchup(modeEvents, "")}, nil
 }
 
 // replayPage sends one page, until the feed's ring takes over.

@@ -99,7 +99,7 @@ func (ses *Session) verify(ctx context.Context, c stream.Cursor) (reason string,
 		return "", err
 	}
 	if page.Anchor == stream.AnchorHeld {
-		if stream.Checksum(page.AnchorEntry.Event) != c.Sum {
+		if page.AnchorSum != c.Sum {
 			return resetGeneration, nil
 		}
 		return "", nil

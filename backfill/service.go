@@ -46,6 +46,9 @@ type Config struct {
 	Store Store
 	// NoCheckpoints neither writes nor reads checkpoints.
 	NoCheckpoints bool
+	// MaxRunEntries is about how many entries a run may have before the older half is trimmed, where a checkpoint covers
+	// it; 0 is no bound, and else it is MinRunEntries at least.
+	MaxRunEntries int
 	// Retention is how long a run is kept after its end; 0 is 24 h.
 	Retention time.Duration
 	// ThreadRetention is how long what a thread's newest run has left is kept; 0 is 30 days.

@@ -213,7 +213,7 @@ func (ses *Session) openRun(ctx context.Context) ([]Item, error) {
 	}
 	switch {
 	case ses.request.FromStart:
-		return ses.openFromStart(), nil
+		return ses.openFromStart(ctx)
 	case ses.request.After != "":
 		return ses.resume(ctx)
 	}
@@ -391,7 +391,7 @@ func (ses *Session) nextRun(before threadRun) ([]Item, error) {
 	watch := false
 	ses.feed.With(func(stream.ID) {
 		m := ses.machine
-		watch = m.parent == before.run && (m.run.InputInEvent() || !m.run.InputKnown())
+		watch = m.parent == before.run && !m.headless && (m.run.InputInEvent() || !m.run.InputKnown())
 	})
 	if !watch {
 		return ses.restate(nil, modeSnapshot)

@@ -13,6 +13,8 @@ type sketch struct {
 	thread stream.ThreadID
 	start  stream.ID // zero where the run isn't there or hasn't started
 	end    stream.ID // of its terminal event; zero while it runs
+	// newest is the run's newest entry; zero where it isn't known.
+	newest stream.Cursor
 	// rough says that end is of the newest entry, a terminal event, before which there may be another one.
 	rough bool
 }
@@ -42,6 +44,9 @@ func (a *ancestry) exactly(ctx context.Context, run stream.RunID) (*sketch, erro
 	if err != nil {
 		return nil, err
 	}
+	if rough := a.sketches[run]; rough != nil {
+		k.newest = rough.newest
+	}
 	a.sketches[run] = k
 	return k, nil
 }
@@ -66,10 +71,18 @@ func (a *ancestry) draw(ctx context.Context, run stream.RunID) (*sketch, error) 
 	if first.ID.IsZero() { // or of another type: it isn't there
 		return &sketch{}, nil
 	}
-	if st, ok := findStart([]stream.Entry{first}); ok && first.ID.Less(last.ID) && a.isEnd(last) {
-		return &sketch{thread: st.thread, start: st.id, end: last.ID, rough: true}, nil
+	newest := stream.Cursor{Entry: last.ID, Sum: stream.Checksum(last.Event)}
+	if first.ID.Less(last.ID) && a.isEnd(last) {
+		if st, ok, err := a.startOf(ctx, run, []stream.Entry{first}); ok || err != nil {
+			return &sketch{thread: st.thread, start: st.id, end: last.ID, newest: newest, rough: true}, err
+		}
 	}
-	return a.read(ctx, run)
+	k, err := a.read(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	k.newest = newest
+	return k, nil
 }
 
 // lostEnd says whether a cached run has lost its end since, by a failover or a restart. One that is gone as a whole has
@@ -98,6 +111,28 @@ func (a *ancestry) read(ctx context.Context, run stream.RunID) (*sketch, error) 
 	}
 	err := a.replay(ctx, run, begun, func(en stream.Entry) bool {
 		if r.Apply(agui.Entry{At: position(en.ID), Event: en.Event, Input: en.Input, NoEvent: en.NoEvent}).End {
+			k.end = en.ID
+		}
+		return k.end.IsZero()
+	})
+	if err == nil && k.start.IsZero() {
+		return a.readTrimmed(ctx, run)
+	}
+	return k, err
+}
+
+// readTrimmed is read for a run whose first entries were trimmed.
+func (a *ancestry) readTrimmed(ctx context.Context, run stream.RunID) (*sketch, error) {
+	m, err := a.takeUp(ctx, run)
+	if err != nil || m == nil {
+		return &sketch{}, err
+	}
+	k := &sketch{thread: m.thread, start: m.start, end: m.end}
+	if !k.end.IsZero() {
+		return k, nil
+	}
+	err = a.goOn(ctx, m, func(en stream.Entry) bool {
+		if m.run.Apply(agui.Entry{At: position(en.ID), Event: en.Event, Input: en.Input, NoEvent: en.NoEvent}).End {
 			k.end = en.ID
 		}
 		return k.end.IsZero()

@@ -145,7 +145,13 @@ func (t *threads) list(ctx context.Context, th *thread) error {
 		if b.WrongType {
 			continue
 		}
-		if st, ok := findStart([]stream.Entry{b.First}); ok && !b.First.ID.IsZero() {
+		st, ok := start{}, false
+		if !b.First.ID.IsZero() {
+			if st, ok, err = t.service.startOf(ctx, ids[i], []stream.Entry{b.First}); err != nil {
+				return err
+			}
+		}
+		if ok {
 			if st.thread == th.id {
 				th.add(threadRun{run: ids[i], start: st.id, parent: st.parent})
 			}
@@ -195,7 +201,7 @@ func (t *threads) await(ctx context.Context, th *thread, run stream.RunID) bool 
 		return false
 	}
 	feed.With(func(stream.ID) {
-		if m.thread == th.id {
+		if m.thread == th.id || m.headless && m.thread == "" { // then nothing but the index tells
 			th.add(threadRun{run: run, start: m.start, parent: m.parent})
 		}
 	})

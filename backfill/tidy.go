@@ -98,12 +98,20 @@ func (s *Service) tidyRuns(ctx context.Context, log Tidier, config TidyConfig, r
 		return err
 	}
 	for _, st := range standings {
-		if !st.Exists || st.Expires || st.Newest.ID.IsZero() {
+		if !st.Exists || st.Newest.ID.IsZero() || st.Expires && !st.Abandoned {
 			continue
 		}
 		idle := now.Sub(time.UnixMilli(int64(min(st.Newest.ID.Ms, 1<<62))))
 		abandoned := !st.Leased && idle >= config.AbandonedAfter
 		ended := s.isEnd(st.Newest)
+		if st.Abandoned {
+			if !ended && !abandoned {
+				if err := s.revive(ctx, st.Run); err != nil {
+					return err
+				}
+			}
+			continue
+		}
 		if !ended && !abandoned {
 			continue
 		}
@@ -117,7 +125,11 @@ func (s *Service) tidyRuns(ctx context.Context, log Tidier, config TidyConfig, r
 				return err
 			}
 		}
-		set, err := s.config.Store.Expire(ctx, st.Run, s.config.Retention)
+		expire := s.config.Store.Expire
+		if !ended {
+			expire = s.config.Store.Abandon
+		}
+		set, err := expire(ctx, st.Run, s.config.Retention)
 		if err != nil {
 			return err
 		}

@@ -157,7 +157,7 @@ func (f *Feed) page(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if page.Anchor == stream.AnchorMissing || page.Anchor == stream.AnchorHeld && stream.Checksum(page.AnchorEntry.Event) != sum {
+	if page.Anchor == stream.AnchorMissing || page.Anchor == stream.AnchorHeld && page.AnchorSum != sum {
 		return false, ErrLost
 	}
 	var ready func()

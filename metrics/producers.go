@@ -24,6 +24,8 @@ var (
 	descDamaged    = desc("checkpoints_damaged_total", "Checkpoints that are broken or of an unknown version.")
 	descKeepFailed = desc("keep_failed_total", "Checkpoints and expiries that Redis refused or that were cut.")
 	descExpired    = desc("runs_expiring_total", "Runs whose expiry this process set.")
+	descTrimmed    = desc("entries_trimmed_total", "Entries of runs that this process trimmed behind a checkpoint.")
+	descHeadless   = desc("runs_headless_total", "Trimmed runs that this process shows in part, for want of a checkpoint that it can use.")
 )
 
 // Labels of what became of an event.
@@ -77,4 +79,6 @@ func (o out) keep(k *Keep) {
 	o.counter(descDamaged, k.Damaged)
 	o.counter(descKeepFailed, k.Failed)
 	o.counter(descExpired, k.Expired)
+	o.counter(descTrimmed, k.Trimmed)
+	o.counter(descHeadless, k.Headless)
 }

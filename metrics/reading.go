@@ -130,6 +130,9 @@ type Keep struct {
 	Damaged uint64 // checkpoints that couldn't be read
 	Failed  uint64 // attempts to keep something that failed
 	Expired uint64 // runs whose expiry this process has set
+	Trimmed uint64 // entries that this process has trimmed
+	// Headless is how many runs are shown from the first entry that is left, since nothing stands for those before it.
+	Headless uint64
 }
 
 // Bridge is the runs of agents that are called.

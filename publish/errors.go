@@ -16,6 +16,9 @@ var (
 	ErrEnded = errors.New("publish: the run has ended")
 	// ErrOtherThread is returned by [Publisher.Open] for a run that began in another thread: it stays there.
 	ErrOtherThread = errors.New("publish: the run belongs to another thread")
+	// ErrTrimmed is returned by [Publisher.Open] for a run whose first entries a hub has trimmed, where the checkpoint that
+	// stands for them is damaged or of another version: nobody can tell what may come next in it.
+	ErrTrimmed = errors.New("publish: the run was trimmed and its checkpoint can't be read")
 	// ErrNotStarted is returned by [Run.Finish] where the run has no RUN_STARTED that it could answer to.
 	ErrNotStarted = errors.New("publish: the run has not started")
 	// ErrReleased is returned by methods of a Run after Release or Close.

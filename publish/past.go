@@ -24,10 +24,11 @@ type past struct {
 	// startThread and startRun are the names in the last RUN_STARTED, which a RUN_FINISHED has to repeat.
 	startThread, startRun string
 
-	existed bool      // the log had entries of the run
-	seen    stream.ID // the newest entry that was judged, and its checksum
-	seenSum uint32
-	judged  int // bytes
+	existed  bool      // the log had entries of the run
+	headless bool      // a hub trimmed its first entries, and nothing that can be read stands for them
+	seen     stream.ID // the newest entry that was judged, and its checksum
+	seenSum  uint32
+	judged   int // bytes
 }
 
 func newPast(run stream.RunID) past {
@@ -75,22 +76,27 @@ func (p *past) noteStart() {
 	}
 }
 
-// ranger reads a run.
-type ranger interface {
-	Range(ctx context.Context, run stream.RunID, after stream.ID, maxEntries, maxBytes int) (stream.Page, error)
-}
-
 // replay judges what the log has behind p.seen. same is false where what was judged before isn't there any more: then
 // nothing has changed. apply, where given, is called with the work on each page.
-func (p *past) replay(ctx context.Context, log ranger, maxEvent int, apply func(func())) (same bool, err error) {
+func (p *past) replay(ctx context.Context, log PastReader, maxEvent int, apply func(func())) (same bool, err error) {
 	anchor, sum := p.seen, p.seenSum
 	for {
 		page, err := log.Range(ctx, p.info.Run, anchor, replayEntries, replayBytes)
 		if err != nil {
 			return false, err
 		}
-		if page.Anchor == stream.AnchorMissing || page.Anchor == stream.AnchorHeld && stream.Checksum(page.AnchorEntry.Event) != sum {
+		if page.Anchor == stream.AnchorMissing || page.Anchor == stream.AnchorHeld && page.AnchorSum != sum {
 			return false, nil
+		}
+		if !p.existed && len(page.Entries) > 0 {
+			took, err := p.takeUp(ctx, log, page.Entries[0], maxEvent)
+			if err != nil {
+				return false, err
+			}
+			if took {
+				anchor, sum = p.seen, p.seenSum
+				continue
+			}
 		}
 		work := func() {
 			for _, en := range page.Entries {
@@ -110,7 +116,7 @@ func (p *past) replay(ctx context.Context, log ranger, maxEvent int, apply func(
 }
 
 // readPast judges all that the log has of a run. A run that is trimmed or recreated meanwhile is read again, a few times.
-func readPast(ctx context.Context, log ranger, run stream.RunID, maxEvent int) (past, error) {
+func readPast(ctx context.Context, log PastReader, run stream.RunID, maxEvent int) (past, error) {
 	for attempt := 0; ; attempt++ {
 		p := newPast(run)
 		same, err := p.replay(ctx, log, maxEvent, nil)

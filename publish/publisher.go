@@ -42,7 +42,7 @@ type Log interface {
 	Claim(ctx context.Context, run stream.RunID, c stream.Claim) (stream.Claimed, error)
 	AppendFenced(ctx context.Context, run stream.RunID, a stream.FencedAppend, recs ...stream.Record) (stream.Appended, error)
 	Keep(ctx context.Context, holds []stream.Hold) ([]stream.Kept, error)
-	Range(ctx context.Context, run stream.RunID, after stream.ID, maxEntries, maxBytes int) (stream.Page, error)
+	PastReader
 }
 
 // Registry is where runs are announced. *stream.Registry is one.
@@ -196,7 +196,7 @@ func (s *Sequence) validate() error {
 // Open announces the run as started, where its thread is known, and returns it ready for Append. It reads what the log
 // has of the run, so that its cost grows with that, unless this publisher knows the run already; ctx bounds it. The first
 // event claims the run: other producers of it are fenced off then. Errors: those of stream.ParseRunID and
-// ParseThreadID, *InvalidError for the input, ErrExists, ErrEnded, ErrOtherThread, ErrBadSequence, *WriteError, with
+// ParseThreadID, *InvalidError for the input, ErrExists, ErrEnded, ErrOtherThread, ErrTrimmed, ErrBadSequence, *WriteError, with
 // Sequence ErrFenced and *stream.GapError, and what the log says when it can't be
 // read (stream.ErrUnavailable and others); after that one nothing was written. The caller must end the returned Run with
 // Finish, Fail or Close, or let go of it with Release.
@@ -240,6 +240,8 @@ func (p *Publisher) recall(ctx context.Context, run stream.RunID) (past, error) 
 // prepare says whether the run may be written. Where it may not, nothing has changed.
 func (r *Run) prepare(ctx context.Context, rc RunConfig) error {
 	switch {
+	case r.headless:
+		return ErrTrimmed
 	case r.adm.Ended() && rc.Sequence == nil:
 		return ErrEnded
 	case r.existed && !rc.Continue:

@@ -32,7 +32,7 @@ type ReaperLog interface {
 
 // RunReader reads runs.
 type RunReader interface {
-	Range(ctx context.Context, run stream.RunID, after stream.ID, maxEntries, maxBytes int) (stream.Page, error)
+	PastReader
 	Bounds(ctx context.Context, runs ...stream.RunID) ([]stream.Bounds, error)
 }
 

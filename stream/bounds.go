@@ -64,6 +64,7 @@ func (b *Bounds) fill(answer any) (complete bool, err error) {
 	if b.Len, ok = info["length"].(int64); !ok {
 		return false, errors.New("stream: bounds: answer without length")
 	}
+	b.Added, _ = info["entries-added"].(int64)
 	first, hasFirst := info["first-entry"]
 	last, hasLast := info["last-entry"]
 	if !hasFirst || !hasLast {

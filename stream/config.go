@@ -68,7 +68,9 @@ func (k Keys) Run(run RunID) string { return k.prefix + ":run:" + string(run) }
 
 // Aux is a key that belongs to a run: "lease", "control", a checkpoint. Its braces put it into the Cluster
 // slot of the run's stream.
-func (k Keys) Aux(run RunID, name string) string { return "{" + k.Run(run) + "}:" + name }
+func (k Keys) Aux(run RunID, name string) string { return auxOf(k.Run(run), name) }
+
+func auxOf(key, name string) string { return "{" + key + "}:" + name }
 
 // Thread is the sorted set of a thread's runs.
 func (k Keys) Thread(thread ThreadID) string { return k.prefix + ":thread:" + string(thread) }

@@ -71,6 +71,18 @@ func (id ID) Compare(other ID) int {
 // Less reports whether id is before other.
 func (id ID) Less(other ID) bool { return id.Compare(other) < 0 }
 
+// Prev returns the greatest ID that is less than id; that of zero is zero.
+func (id ID) Prev() ID {
+	switch {
+	case id.Seq > 0:
+		return ID{Ms: id.Ms, Seq: id.Seq - 1}
+	case id.Ms > 0:
+		return ID{Ms: id.Ms - 1, Seq: math.MaxUint64}
+	default:
+		return ID{}
+	}
+}
+
 // Next returns the smallest ID that is greater than id; [MaxID] is its own next.
 func (id ID) Next() ID {
 	switch {

@@ -29,7 +29,7 @@ func TestOfCheckpointsTheNewestIsKept(t *testing.T) {
 		}
 		put := func(c stream.Checkpoint, want bool) {
 			t.Helper()
-			if got, err := log.PutCheckpoint(ctx, run, c, true); got != want || err != nil {
+			if got, _, err := log.PutCheckpoint(ctx, run, c, true, 0); got != want || err != nil {
 				t.Fatalf("put %s at %s: %v, %v", c.Data, c.At, got, err)
 			}
 		}
@@ -89,7 +89,7 @@ func TestAThreadKeepsWhatTheRunThatStartedLastHasLeft(t *testing.T) {
 		ctx, key := t.Context(), log.Keys().ThreadAux("t1", "conversation")
 		leave := func(run stream.RunID, start uint64, data string) {
 			t.Helper()
-			left := stream.Left{Run: run, Start: stream.ID{Ms: start}, End: stream.ID{Ms: 50}, Data: []byte(data)}
+			left := stream.Left{Run: run, Start: stream.ID{Ms: start}, End: stream.ID{Ms: 50}, At: stream.Cursor{Entry: stream.ID{Ms: 50}}, Data: []byte(data)}
 			if err := log.Leave(ctx, "t1", left, time.Hour); err != nil {
 				t.Fatal(err)
 			}
@@ -112,11 +112,11 @@ func TestAThreadKeepsWhatTheRunThatStartedLastHasLeft(t *testing.T) {
 		if left := client.PTTL(ctx, key).Val(); left < 59*time.Minute {
 			t.Errorf("it expires in %v", left)
 		}
-		if err := log.Erase(ctx, "r1", "t1"); err != nil {
+		if err := log.Erase(ctx, "r1", "t1", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		has("r3=three")
-		if err := log.Erase(ctx, "r3", "t1"); err != nil {
+		if err := log.Erase(ctx, "r3", "t1", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		has("")
@@ -148,7 +148,7 @@ func TestARunExpiresWithAllThatIsKeptOfItOrIsErased(t *testing.T) {
 			if _, err := log.RequestCancel(ctx, run, []byte("{}")); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := log.PutCheckpoint(ctx, run, stream.Checkpoint{At: ids[0], Data: []byte("x")}, true); err != nil {
+			if _, _, err := log.PutCheckpoint(ctx, run, stream.Checkpoint{At: ids[0], Data: []byte("x")}, true, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -172,7 +172,7 @@ func TestARunExpiresWithAllThatIsKeptOfItOrIsErased(t *testing.T) {
 			t.Errorf("r2 expires in %v", left)
 		}
 		for range 2 {
-			if err := log.Erase(ctx, "r1", "t1"); err != nil {
+			if err := log.Erase(ctx, "r1", "t1", time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -187,7 +187,7 @@ func TestARunExpiresWithAllThatIsKeptOfItOrIsErased(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := log.PutCheckpoint(ctx, "r2", stream.Checkpoint{At: ids[0]}, true); !ok || err != nil {
+		if ok, _, err := log.PutCheckpoint(ctx, "r2", stream.Checkpoint{At: ids[0]}, true, 0); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		if left := client.PTTL(ctx, "agui:run:r2").Val(); left != -1 {

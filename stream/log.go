@@ -50,8 +50,11 @@ func (a Anchor) String() string {
 type Page struct {
 	Entries     []Entry
 	Anchor      Anchor
-	AnchorEntry Entry // where Anchor is AnchorHeld
-	More        bool  // there may be entries behind the page: ask again after its last entry
+	AnchorEntry Entry // where Anchor is AnchorHeld and the entry wasn't trimmed by a hub
+	// AnchorSum is the checksum of that entry where Anchor is AnchorHeld. The last entry that a hub trimmed counts as held
+	// as long as what came after it comes first.
+	AnchorSum uint32
+	More      bool // there may be entries behind the page: ask again after its last entry
 }
 
 // Bounds is the outline of one run's stream at one moment (on the embedded server Len may be older).
@@ -62,6 +65,7 @@ type Bounds struct {
 	First     Entry // zero where there are no entries
 	Last      Entry // zero where there are no entries
 	Len       int64 // number of entries
+	Added     int64 // number of entries that there were, those that were trimmed included; 0 where the server can't tell
 }
 
 // Limits of one page. The numbers keep a page within what one reply may sensibly hold.

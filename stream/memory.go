@@ -23,8 +23,10 @@ type Memory struct {
 	zsets       map[string]map[string]float64
 	fences      map[RunID]*memoryFence
 	checkpoints map[RunID]Checkpoint
+	trims       map[RunID]*memoryTrim
 	left        map[ThreadID]Left
 	claims      map[ThreadID]memoryClaim
+	erased      map[RunID]bool
 	changed     chan struct{} // closed and replaced whenever there is something new to see
 }
 
@@ -32,6 +34,7 @@ type Memory struct {
 type memoryStream struct {
 	messages []message
 	last     ID
+	added    int64
 	wrong    bool
 }
 
@@ -139,6 +142,7 @@ func (m *Memory) add(key string, fields map[string]any) (ID, error) {
 		id = s.last.Next()
 	}
 	s.last = id
+	s.added++
 	s.messages = append(s.messages, message{id: id, fields: fields})
 	m.announce()
 	return id, nil
@@ -167,7 +171,7 @@ func from(ms []message, id ID) []message {
 
 // Range reads as [Redis.Range] does.
 func (m *Memory) Range(ctx context.Context, run RunID, after ID, maxEntries, maxBytes int) (Page, error) {
-	return readPage(after, maxEntries, maxBytes, func(start ID, count int) ([]Entry, error) {
+	page, err := readPage(after, maxEntries, maxBytes, func(start ID, count int) ([]Entry, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -179,6 +183,14 @@ func (m *Memory) Range(ctx context.Context, run RunID, after ID, maxEntries, max
 		}
 		ms = from(ms, start)
 		return entriesOf(ms[:min(count, len(ms))]), nil
+	})
+	if err != nil {
+		return Page{}, err
+	}
+	return page, settleAnchor(&page, after, func() (Trimmed, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.mark(m.keys.Run(run)), nil
 	})
 }
 
@@ -202,7 +214,7 @@ func (m *Memory) Bounds(ctx context.Context, runs ...RunID) ([]Bounds, error) {
 		case s.wrong:
 			b.Exists, b.WrongType = true, true
 		default:
-			b.Exists, b.Len = true, int64(len(s.messages))
+			b.Exists, b.Len, b.Added = true, int64(len(s.messages)), s.added
 			if b.Len > 0 {
 				b.First, b.Last = entryOf(s.messages[0]), entryOf(s.messages[b.Len-1])
 			}
@@ -335,6 +347,8 @@ func (s *memorySource) anchors(_ context.Context, _ uint64, at []position) ([]an
 		}
 		if ms = from(ms, k.after); len(ms) > 0 && ms[0].id == k.after {
 			out[i] = anchorOf(ms)
+		} else if t := m.mark(k.key); len(ms) > 0 && t.At == k.after && t.precedes(entryOf(ms[0])) {
+			out[i] = anchor{held: true, sum: t.Sum}
 		}
 	}
 	return out, nil

@@ -162,7 +162,7 @@ func isMoved(err error) bool {
 // A run without a key gives an empty page.
 func (l *Redis) Range(ctx context.Context, run RunID, after ID, maxEntries, maxBytes int) (Page, error) {
 	key := l.keys.Run(run)
-	return readPage(after, maxEntries, maxBytes, func(from ID, count int) ([]Entry, error) {
+	page, err := readPage(after, maxEntries, maxBytes, func(from ID, count int) ([]Entry, error) {
 		ms, err := readOne(ctx, l, func(pipe redis.Pipeliner) *redis.XMessageSliceCmd {
 			return pipe.XRangeN(ctx, key, from.String(), "+", int64(count))
 		}).Result()
@@ -172,6 +172,10 @@ func (l *Redis) Range(ctx context.Context, run RunID, after ID, maxEntries, maxB
 		messages, err := messagesOf(ms)
 		return entriesOf(messages), err
 	})
+	if err != nil {
+		return Page{}, err
+	}
+	return page, settleAnchor(&page, after, func() (Trimmed, error) { return l.trimMark(ctx, run) })
 }
 
 // messagesOf converts the client's messages.

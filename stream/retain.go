@@ -8,16 +8,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// allKeysOf are all keys of a run, the stream first: one slot.
+// auxAbandoned is a string beside a run that expires because nobody went on with it, and not because it has ended.
+const auxAbandoned = "abandoned"
+
+// allKeysOf are all keys of a run, the stream first, auxAbandoned last: one slot.
 func (l *Redis) allKeysOf(run RunID) []string {
 	keys := []string{l.keys.Run(run)}
-	for _, aux := range [...]string{auxProducer, auxLease, auxControl, auxCheckpoint} {
+	for _, aux := range [...]string{auxProducer, auxControl, auxLease, auxCheckpoint, auxTrim, auxTrimmed, auxAbandoned} {
 		keys = append(keys, l.keys.Aux(run, aux))
 	}
 	return keys
 }
 
-// expireScript: KEYS stream and what is beside it; ARGV ms. An expiry that the stream has stays; the rest gets the same.
+// expireScript: KEYS stream and what is beside it; ARGV ms, abandoned. An expiry that the stream has stays; the rest gets
+// the same.
 var expireScript = redis.NewScript(`
 local left = redis.call('PTTL', KEYS[1])
 if left == -2 then return 0 end
@@ -25,6 +29,7 @@ local set = 0
 if left == -1 then
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
   left, set = ARGV[1], 1
+  if ARGV[2] == '1' then redis.call('SET', KEYS[#KEYS], '1') end
 end
 for i = 2, #KEYS do redis.call('PEXPIRE', KEYS[i], left) end
 return set
@@ -32,25 +37,31 @@ return set
 
 // Expire has a run's keys expire in keep, unless they do already: only then it returns true.
 func (l *Redis) Expire(ctx context.Context, run RunID, keep time.Duration) (bool, error) {
-	n, err := expireScript.Run(ctx, l.commands, l.allKeysOf(run), max(keep.Milliseconds(), 1)).Int()
+	return l.expire(ctx, run, keep, false)
+}
+
+// Abandon is Expire for a run that hasn't ended: see [Redis.Revive].
+func (l *Redis) Abandon(ctx context.Context, run RunID, keep time.Duration) (bool, error) {
+	return l.expire(ctx, run, keep, true)
+}
+
+func (l *Redis) expire(ctx context.Context, run RunID, keep time.Duration, abandoned bool) (bool, error) {
+	n, err := expireScript.Run(ctx, l.commands, l.allKeysOf(run), max(keep.Milliseconds(), 1), flag(abandoned)).Int()
 	return n == 1, classify(ctx, "expire", err)
 }
 
-// Erase removes all keys of a run, and the run from its thread where that is given. It may be repeated.
-func (l *Redis) Erase(ctx context.Context, run RunID, thread ThreadID) error {
-	pipe := l.commands.Pipeline() // no MULTI: the thread lives in another slot
-	pipe.Unlink(ctx, l.allKeysOf(run)...)
-	if thread != "" {
-		pipe.ZRem(ctx, l.keys.Thread(thread), string(run))
-	}
-	_, err := pipe.Exec(ctx)
-	if err == nil && thread != "" {
-		err = eraseLeftScript.Run(ctx, l.commands, []string{l.keys.ThreadAux(thread, auxConversation)}, string(run)).Err()
-		if err == nil {
-			err = eraseClaimScript.Run(ctx, l.commands, []string{l.keys.ThreadAux(thread, auxActive)}, string(run)).Err()
-		}
-	}
-	return classify(ctx, "erase", err)
+// reviveScript: KEYS as allKeysOf gives them; ARGV how long the producer and its control are kept (ms).
+var reviveScript = redis.NewScript(`
+if redis.call('DEL', KEYS[#KEYS]) == 0 or redis.call('PERSIST', KEYS[1]) == 0 then return 0 end
+for i = 2, 3 do redis.call('PEXPIRE', KEYS[i], ARGV[1]) end
+for i = 5, #KEYS - 1 do redis.call('PERSIST', KEYS[i]) end
+return 1
+`)
+
+// Revive has a run's keys not expire that was abandoned: only then it returns true.
+func (l *Redis) Revive(ctx context.Context, run RunID) (bool, error) {
+	n, err := reviveScript.Run(ctx, l.commands, l.allKeysOf(run), auxKeep.Milliseconds()).Int()
+	return n == 1, classify(ctx, "revive", err)
 }
 
 // EraseThread removes a thread's own keys. It may be repeated.
@@ -76,20 +87,24 @@ type Standing struct {
 	Exists  bool
 	Expires bool
 	Leased  bool
-	Newest  Entry // zero where there is none
+	// Abandoned says that the run expires because nobody went on with it.
+	Abandoned bool
+	Newest    Entry // zero where there is none
 }
 
 // Standings looks at runs, in their order, and at the clock of Redis.
 func (l *Redis) Standings(ctx context.Context, runs ...RunID) ([]Standing, time.Time, error) {
 	standings := make([]Standing, len(runs))
 	var clock *redis.TimeCmd
-	left, leased := make([]*redis.DurationCmd, len(runs)), make([]*redis.IntCmd, len(runs))
+	left := make([]*redis.DurationCmd, len(runs))
+	leased, abandoned := make([]*redis.IntCmd, len(runs)), make([]*redis.IntCmd, len(runs))
 	newest := make([]*redis.XMessageSliceCmd, len(runs))
 	_ = l.read(ctx, func(pipe redis.Pipeliner) { // each command has its own error
 		clock = pipe.Time(ctx)
 		for i, run := range runs {
 			left[i] = pipe.PTTL(ctx, l.keys.Run(run))
 			leased[i] = pipe.Exists(ctx, l.keys.Aux(run, auxLease))
+			abandoned[i] = pipe.Exists(ctx, l.keys.Aux(run, auxAbandoned))
 			newest[i] = pipe.XRevRangeN(ctx, l.keys.Run(run), "+", "-", 1)
 		}
 	})
@@ -99,7 +114,7 @@ func (l *Redis) Standings(ctx context.Context, runs ...RunID) ([]Standing, time.
 	for i := range runs {
 		s := &standings[i]
 		s.Run = runs[i]
-		err := classify(ctx, "standings", errors.Join(left[i].Err(), leased[i].Err(), newest[i].Err()))
+		err := classify(ctx, "standings", errors.Join(left[i].Err(), leased[i].Err(), abandoned[i].Err(), newest[i].Err()))
 		switch {
 		case errors.Is(err, ErrWrongType):
 			continue // as if it weren't there
@@ -107,6 +122,7 @@ func (l *Redis) Standings(ctx context.Context, runs ...RunID) ([]Standing, time.
 			return nil, time.Time{}, err
 		}
 		s.Exists, s.Expires, s.Leased = left[i].Val() != -2, left[i].Val() >= 0, leased[i].Val() == 1
+		s.Abandoned = abandoned[i].Val() == 1
 		if s.Newest, err = onlyEntry(newest[i].Val()); err != nil {
 			return nil, time.Time{}, err
 		}

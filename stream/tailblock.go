@@ -178,6 +178,9 @@ func (s *blockSource) anchors(ctx context.Context, shard uint64, at []position) 
 	pipe := s.conn(shard).Pipeline()
 	probe := pipe.Expire(ctx, s.keys.tailControl(s.process, shard), controlTTL)
 	out, err := readAnchors(ctx, pipe, at)
+	if err == nil {
+		err = trimAnchors(ctx, s.client.Pipeline(), at, out)
+	}
 	if refused := classify(ctx, "verify", probe.Err()); errors.Is(refused, ErrUnavailable) {
 		err = refused
 	}

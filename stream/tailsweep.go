@@ -66,7 +66,11 @@ func (s *sweepSource) wake(shard uint64) chan struct{} {
 }
 
 func (s *sweepSource) anchors(ctx context.Context, _ uint64, at []position) ([]anchor, error) {
-	return readAnchors(ctx, s.client.Pipeline(), at)
+	out, err := readAnchors(ctx, s.client.Pipeline(), at)
+	if err == nil {
+		err = trimAnchors(ctx, s.client.Pipeline(), at, out)
+	}
+	return out, err
 }
 
 func (s *sweepSource) interrupt(_ context.Context, shards []uint64) error {

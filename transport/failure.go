@@ -28,6 +28,10 @@ var failures = [...]struct {
 		Status: http.StatusGone, Code: "cursor_gone", Close: CloseGone,
 		Message: "the cursor is at no entry of the run any more",
 	}},
+	{backfill.ErrTrimmed, Error{
+		Status: http.StatusGone, Code: "run_trimmed", Close: CloseBadRequest,
+		Message: "the run's first entries were trimmed: attach without from=start, or list events after a cursor",
+	}},
 	{hub.ErrLagged, Error{
 		Status: http.StatusServiceUnavailable, Code: "too_slow", Close: CloseSlow, RetryAfter: time.Second,
 		Message: "the connection is too slow for the run",

@@ -46,7 +46,7 @@ func (s *serving) readFanOut(r *metrics.Reading) {
 	k := s.service.KeepFigures()
 	r.Keep = &metrics.Keep{
 		Written: uint64(k.Written), Bytes: uint64(k.Bytes), Read: uint64(k.Read), Damaged: uint64(k.Damaged), Failed: uint64(k.Failed),
-		Expired: uint64(k.Expired),
+		Expired: uint64(k.Expired), Trimmed: uint64(k.Trimmed), Headless: uint64(k.Headless),
 	}
 }
 

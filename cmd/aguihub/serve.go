@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/stream"
 )
 
@@ -45,6 +46,7 @@ type serveCommand struct {
 	Retention       time.Duration `default:"24h" placeholder:"DURATION" help:"How long a run is kept after its end; 0 means 60s, so that those attached can read the end (${default})."`
 	AbandonedAfter  time.Duration `default:"168h" placeholder:"DURATION" help:"A run without an end, a lease and an entry for so long is abandoned and kept for --retention (${default})."`
 	ThreadRetention time.Duration `default:"720h" placeholder:"DURATION" help:"How long what a thread's newest run has left is kept for its next run (${default})."`
+	MaxRunEntries   int           `default:"0" placeholder:"N" help:"About how many entries a run's stream may have before its older half is trimmed, where a checkpoint covers it: 0 for any number, or 2000 and more (${default})."`
 	Checkpoints     string        `default:"on" enum:"on,off" help:"Write runs' folds down beside them as they grow, so that a hub that hasn't seen a run needn't read it all: on or off (${default})."`
 
 	Agent        []string `placeholder:"NAME=URL" sep:"none" help:"HTTP AG-UI agent that clients may call at /v1/agents/NAME: its runs become durable. May be repeated."`
@@ -170,6 +172,12 @@ func (c *serveCommand) validate() error {
 	}
 	if c.AbandonedAfter <= 0 {
 		bad("--abandoned-after %s: must be above zero", c.AbandonedAfter)
+	}
+	switch {
+	case c.MaxRunEntries != 0 && c.MaxRunEntries < backfill.MinRunEntries:
+		bad("--max-run-entries %d: 0, or at least %d", c.MaxRunEntries, backfill.MinRunEntries)
+	case c.MaxRunEntries > 0 && c.Checkpoints == off:
+		bad("--max-run-entries needs --checkpoints=on: only what a checkpoint covers is trimmed")
 	}
 	if c.IdleTimeout < 0 {
 		bad("--idle-timeout %s: must not be negative", c.IdleTimeout)

@@ -65,7 +65,8 @@ func newServing(asked, life context.Context, p *process, st *stack, registry *st
 		Name: hubName(), AttachWait: f.AttachWait, MaxEvent: int(f.MaxEvent), MaxConversation: int(f.MaxConversation),
 		PassInvalid: f.passInvalid(), CacheBytes: memory / 5,
 		Store: st.redis, Retention: f.retention(), ThreadRetention: f.ThreadRetention, NoCheckpoints: f.Checkpoints == off,
-		Hub: hub.Config{QueueBytes: int(f.QueueBytes), Budget: memory / 5 * 4},
+		MaxRunEntries: f.MaxRunEntries,
+		Hub:           hub.Config{QueueBytes: int(f.QueueBytes), Budget: memory / 5 * 4},
 	}, p.logger)
 	defer func() {
 		if err != nil {
