@@ -6,13 +6,16 @@ FUZZTIME   ?= 10s
 VERSION    ?= dev
 TESTFLAGS  ?=
 
-.PHONY: run build setup test examples lint fuzz chaos bench sweep clean
+.PHONY: run build console setup test examples lint fuzz chaos bench sweep clean
 
 run: ## the hub with an embedded Redis, the demo agent and the page
 	$(GO) run ./cmd/aguihub
 
 build: ## bin/aguihub
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/aguihub ./cmd/aguihub
+
+console: ## transport/console/dist, of its sources and the TypeScript client's
+	cd transport/console/ui && npm ci --no-audit --no-fund --ignore-scripts && npm run build
 
 setup: ## redis-server and the official client, where missing
 	@scripts/setup

@@ -159,16 +159,9 @@ func (p *process) banner(w io.Writer) {
 	}
 	line("attach", "ws%s/v1/runs/RUN/ws   or: aguihub attach RUN --url %s", strings.TrimPrefix(base, "http"), base)
 	if p.embedded != nil {
-		host, port, _ := net.SplitHostPort(p.embedded.Addr())
 		line("redis", "embedded at %s (nothing is kept after the stop)", p.embedded.Addr())
-		hostFlag := ""
-		if host != "127.0.0.1" {
-			hostFlag = " -h " + host
-		}
-		line("publish", `redis-cli%s -p %s XADD %s '*' event '{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}'`, hostFlag, port, p.stacks[0].redis.Keys().Run("r1"))
-	} else {
-		line("publish", `XADD %s * event '{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}'`, p.stacks[0].redis.Keys().Run("r1"))
 	}
+	line("publish", "%s", p.publishLine(p.stacks[0]))
 	if agents, err := p.flags.agents(); err == nil {
 		for _, a := range agents {
 			line("agent", "%s/v1/agents/%s", base, a.Name)
@@ -355,4 +348,19 @@ func hubName() string {
 		host = "hub"
 	}
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// publishLine is what publishes a run's first event from a terminal.
+func (p *process) publishLine(st *stack) string {
+	const event = `{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}`
+	key := st.redis.Keys().Run("r1")
+	if p.embedded == nil {
+		return fmt.Sprintf("XADD %s * event '%s'", key, event)
+	}
+	host, port, _ := net.SplitHostPort(p.embedded.Addr())
+	hostFlag := ""
+	if host != "127.0.0.1" {
+		hostFlag = " -h " + host
+	}
+	return fmt.Sprintf("redis-cli%s -p %s XADD %s '*' event '%s'", hostFlag, port, key, event)
 }

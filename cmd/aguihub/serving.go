@@ -135,7 +135,7 @@ func (s *serving) routes(life context.Context, p *process, st *stack, publisher 
 	}
 	callable.Mount(mux)
 	if f.console() {
-		console.Mount(mux)
+		console.Mount(mux, console.Hint{Version: builtFrom().Version, Publish: p.publishLine(st)})
 	}
 	return transport.Routes(mux, p.logger), nil
 }

@@ -2,9 +2,11 @@ package console_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,21 +17,40 @@ import (
 func TestPage(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
-	console.Mount(mux)
-	get := func(method, path string) *httptest.ResponseRecorder {
+	hint := console.Hint{Version: "v1", Publish: `XADD k * event '{"type":"RUN_STARTED"}'`}
+	console.Mount(mux, hint)
+	get := func(method, path string, header ...string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+		r := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
+		for i := 0; i+1 < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		mux.ServeHTTP(w, r)
 		return w
 	}
+	pages := map[string]string{"/": "text/html", "/console.css": "text/css", "/console.js": "text/javascript"}
 	t.Run("each file has its type and the policy", func(t *testing.T) {
-		for path, kind := range map[string]string{"/": "text/html", "/console.css": "text/css", "/console.js": "text/javascript"} {
+		for path, kind := range pages {
 			w := get(http.MethodGet, path)
-			if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) {
-				t.Errorf("%s: %d %s", path, w.Code, w.Header().Get("Content-Type"))
+			if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s: %d %v", path, w.Code, w.Header())
 			}
 			policy := w.Header().Get("Content-Security-Policy")
-			if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
-				t.Errorf("%s: policy %q", path, policy)
+			for _, part := range []string{"default-src 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'"} {
+				if !strings.Contains(policy, part) || strings.Contains(policy, "unsafe") {
+					t.Errorf("%s: policy %q", path, policy)
+				}
+			}
+		}
+	})
+	t.Run("a browser that has the file isn't sent it again", func(t *testing.T) {
+		for path := range pages {
+			tag := get(http.MethodGet, path).Header().Get("ETag")
+			if w := get(http.MethodGet, path, "If-None-Match", tag); tag == "" || w.Code != http.StatusNotModified || w.Body.Len() > 0 {
+				t.Errorf("%s: %d with %s", path, w.Code, tag)
+			}
+			if w := get(http.MethodGet, path, "If-None-Match", `"other"`); w.Code != http.StatusOK {
+				t.Errorf("%s: %d for another file", path, w.Code)
 			}
 		}
 	})
@@ -44,21 +65,33 @@ func TestPage(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the hint is what the hub says", func(t *testing.T) {
+		var got console.Hint
+		if err := json.Unmarshal(get(http.MethodGet, "/console.json").Body.Bytes(), &got); err != nil || got != hint {
+			t.Errorf("%+v %v", got, err)
+		}
+	})
 	t.Run("nothing else is there, and nothing can be written", func(t *testing.T) {
-		if w := get(http.MethodGet, "/console.go"); w.Code != http.StatusNotFound {
-			t.Errorf("a file that isn't the page's: %d", w.Code)
+		for _, path := range []string{"/console.go", "/page.html", "/dist/console.js", "/ui/package.json"} {
+			if w := get(http.MethodGet, path); w.Code != http.StatusNotFound {
+				t.Errorf("a file that isn't the page's: %s %d", path, w.Code)
+			}
 		}
 		if w := get(http.MethodPost, "/"); w.Code != http.StatusMethodNotAllowed {
 			t.Errorf("POST: %d", w.Code)
 		}
 	})
 	t.Run("no content is ever read as markup, and nothing is fetched from elsewhere", func(t *testing.T) {
-		for _, name := range []string{"page.html", "console.js", "console.css"} {
+		sources, err := filepath.Glob("ui/src/*")
+		if err != nil || len(sources) < 10 {
+			t.Fatal(sources, err)
+		}
+		for _, name := range sources {
 			content, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, word := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "http://", "https://", "onclick", "style=\""} {
+			for _, word := range []string{"innerHTML", "InnerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "http://", "https://", "srcdoc"} {
 				if bytes.Contains(content, []byte(word)) {
 					t.Errorf("%s has %s", name, word)
 				}

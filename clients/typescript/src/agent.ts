@@ -406,8 +406,8 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
 
   /** The version of the official client, as a number that compares: 1.0.0 is 1_000_000, 0.0.57 is 57. */
   private get version(): number {
-    const { maxProtocolVersion, maxVersion } = this as unknown as { maxProtocolVersion?: string; maxVersion?: string };
-    return (maxProtocolVersion ?? maxVersion ?? "0").split(".").reduce((n, part) => n * 1000 + (parseInt(part, 10) || 0), 0);
+    const agent = this as unknown as { maxProtocolVersion?: string; maxVersion?: string };
+    return (agent.maxProtocolVersion ?? agent.maxVersion ?? "0").split(".").reduce((n, part) => n * 1000 + (parseInt(part, 10) || 0), 0);
   }
 
   private get repeatsCalls(): boolean {

@@ -1,0 +1,85 @@
+import type { Message } from "@ag-ui/client";
+import { Component, createRef } from "preact";
+import { soon } from "./draw";
+import { type Item, MessageView } from "./message";
+import type { Session } from "./session";
+import { VirtualList } from "./virtual";
+
+/** The messages of the attach, as a conversation: results of tools stand with their calls. */
+export class Conversation extends Component<{ session: Session }> {
+  private readonly list = createRef<VirtualList<Item>>();
+  private source: readonly Message[] | undefined;
+  private opened = "";
+  private items: Item[] = [];
+
+  override render({ session }: { session: Session }) {
+    const opened = [...session.open].join("\n");
+    if (this.source !== session.messages || this.opened !== opened) {
+      this.items = itemsOf(session.messages, session.open);
+      this.source = session.messages;
+      this.opened = opened;
+    }
+    const away = this.list.current && !this.list.current.following;
+    return (
+      <div class="talk">
+        <VirtualList
+          handle={this.list}
+          class="messages"
+          role="log"
+          label="Conversation"
+          items={this.items}
+          keyOf={(i) => i.key}
+          row={(i) => <MessageView item={i} folds={session.folds} />}
+          estimate={90}
+          footer={<Foot session={session} />}
+        />
+        {away && <button class="to-end" onClick={() => { this.list.current?.toEnd(); soon(); }}>To the newest ↓</button>}
+      </div>
+    );
+  }
+}
+
+/** What the run is at, below the messages. */
+function Foot({ session }: { session: Session }) {
+  const { run } = session;
+  const interrupts = session.agent.pendingInterrupts;
+  return (
+    <div class="foot">
+      {!run && session.messages.length === 0 && !session.failure && <p class="hint">Nothing here yet. The page waits for {session.target.kind === "run" ? "the run" : "a run of the thread"} to be published.</p>}
+      {run?.state === "error" && <div class="failed" role="alert"><b>The run failed.</b> {run.error.slice(0, 2_000)}</div>}
+      {interrupts.map((i) => <div key={i.id} class="interrupt"><b>Waits for an answer.</b> {i.message ?? i.reason}</div>)}
+      {run && (
+        <div class="dim" id="run-line">
+          <span class={"state " + run.state}>{run.state}</span> {run.id}
+          {session.steps.map((s, i) => <span key={i} class="step">{s}</span>)}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function itemsOf(messages: readonly Message[], open: ReadonlySet<string>): Item[] {
+  const calls = new Set<string>();
+  const results = new Map<string, string>();
+  for (const m of messages) {
+    if (m.role === "assistant") for (const c of m.toolCalls ?? []) calls.add(c.id);
+    else if (m.role === "tool" && typeof m.content === "string") results.set(m.toolCallId, m.content);
+  }
+  const seen = new Map<string, number>(); // ids repeat in real streams
+  const items: Item[] = [];
+  for (const m of messages) {
+    if (m.role === "tool" && calls.has(m.toolCallId) && results.get(m.toolCallId) === m.content) continue;
+    const name = m.role + " " + m.id;
+    const n = seen.get(name) ?? 0;
+    seen.set(name, n + 1);
+    const toolCalls = (m.role === "assistant" && m.toolCalls) || [];
+    items.push({
+      key: n === 0 ? name : `${name} ${n}`,
+      message: m,
+      results: toolCalls.map((c) => results.get(c.id)),
+      open: open.has(m.id),
+      openCalls: toolCalls.map((c) => open.has(c.id)),
+    });
+  }
+  return items;
+}

@@ -1,0 +1,71 @@
+import { HubError } from "@aguihub/client";
+
+// The hub that served the page, and what it is asked beside attaches.
+
+/** The hub's address: that of the page, whatever path it is mounted at. */
+export const base = new URL(".", location.href).href.replace(/\/$/, "");
+
+export interface Run {
+  run: string;
+  thread?: string;
+  parent?: string;
+  state: string;
+  startedAtMs?: number;
+  newestAtMs?: number;
+  entries: number;
+}
+
+export interface Withheld {
+  id: string;
+  reason: string;
+  detail?: string;
+}
+
+export interface Detail extends Run {
+  history: string;
+  cursor: string;
+  withheld: Withheld[];
+  withheldByReason: Record<string, number>;
+}
+
+/** What the hub tells whoever has just opened the page. */
+export interface Hint {
+  version: string;
+  publish: string;
+}
+
+const tokenKey = "aguihub-token";
+let asked: Promise<string | undefined> | undefined;
+let declined = false; // asked once, and not again until a reload
+let prompt: () => Promise<string | undefined> = () => Promise.resolve(undefined);
+
+/** Sets how somebody is asked for a token, where the hub wants one. */
+export function onTokenNeeded(ask: () => Promise<string | undefined>): void {
+  prompt = ask;
+}
+
+/** The token to show to the hub; it lives as long as the tab. */
+export async function getToken({ refresh }: { refresh: boolean }): Promise<string | undefined> {
+  if (!refresh) return sessionStorage.getItem(tokenKey) ?? undefined;
+  if (declined) return undefined;
+  asked ??= prompt().finally(() => (asked = undefined));
+  const token = await asked;
+  declined = !token;
+  if (token) sessionStorage.setItem(tokenKey, token);
+  return token;
+}
+
+/** Asks for a path and reads JSON. Asks for a token where the hub wants one. */
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  const ask = async (refresh: boolean) => {
+    const token = await getToken({ refresh });
+    return fetch(base + path, { headers: token ? { authorization: "Bearer " + token } : {}, cache: "no-store", signal: signal ?? null });
+  };
+  let answer = await ask(false);
+  if (answer.status === 401) answer = await ask(true);
+  if (answer.ok) return (await answer.json()) as T;
+  const problem = (await answer.json().catch(() => ({}))) as { code?: string; detail?: string; title?: string };
+  throw new HubError(problem.code ?? "http_" + answer.status, problem.detail ?? problem.title ?? "the hub answered " + answer.status, answer.status);
+}
+
+export const isActive = (state: string) => state === "running" || state === "cancel_requested" || state === "stalled";

@@ -1,0 +1,239 @@
+import type { AgentSubscriber, BaseEvent, Message } from "@ag-ui/client";
+import { type ConnectionStatus, HubAgent, HubError, type Line, type Watch } from "@aguihub/client";
+import { later, soon } from "./draw";
+import { base, type Detail, get, getToken } from "./hub";
+import { Timeline } from "./timeline";
+
+/** What is looked at. */
+export interface Target {
+  kind: "run" | "thread";
+  id: string;
+}
+
+/** What is known of the run that is shown. */
+export interface RunView {
+  id: string;
+  thread: string;
+  state: "running" | "finished" | "error" | "cancelled" | "interrupted";
+  error: string;
+}
+
+/** Of how many events the latency is told, and for how long a rate is told: milliseconds. */
+const samples = 64;
+const second = 1_000;
+
+/** How soon the hub is asked for details again, in milliseconds. */
+const detailPace = 1_000;
+
+type Fields = Record<string, unknown>;
+
+/** One attach: the official client's fold by our agent, and what came over the wire. Ended by {@link stop}. */
+export class Session {
+  readonly agent: HubAgent;
+  readonly timeline = new Timeline();
+  status: ConnectionStatus;
+  run: RunView | undefined;
+  /** Ids of messages, calls and steps that are open. */
+  readonly open = new Set<string>();
+  steps: string[] = [];
+  /** A state has been told. */
+  stateKnown = false;
+  /** The attach is over: nothing more will come. */
+  over = false;
+  failure: HubError | undefined;
+  detail: Detail | undefined;
+  /** What somebody unfolded or folded, by the keys of what is shown. */
+  readonly folds = new Map<string, boolean>();
+  private watch: Watch | undefined;
+  private catchingUp = true;
+  private latencies: number[] = [];
+  private arrivals: number[] = [];
+  private detailAt = 0;
+  private detailTimer: ReturnType<typeof setTimeout> | undefined;
+  private stopped = false;
+
+  constructor(readonly target: Target) {
+    this.agent = new HubAgent({
+      url: base,
+      ...(target.kind === "run" ? { runId: target.id } : { threadId: target.id }),
+      getToken,
+      onLine: (line) => this.line(line),
+      onConnectionState: (status) => {
+        this.status = status;
+        later();
+      },
+    });
+    this.status = this.agent.connection;
+    this.agent.subscribe(this.subscriber);
+    if (target.kind === "thread") {
+      this.watch = this.agent.watchThread();
+      this.watch.done.catch((error: unknown) => this.fail(error));
+    } else {
+      this.agent.connectAgent().then(
+        () => this.end(),
+        (error: unknown) => this.fail(error),
+      );
+    }
+  }
+
+  stop(): void {
+    this.stopped = true;
+    clearTimeout(this.detailTimer);
+    void (this.watch ? this.watch.stop() : this.agent.detachActiveRun());
+  }
+
+  private end(): void {
+    this.over = true;
+    this.status = this.agent.connection;
+    later();
+  }
+
+  private fail(error: unknown): void {
+    if (this.stopped) return;
+    this.failure = error instanceof HubError ? error : new HubError("client", String(error));
+    this.end();
+  }
+
+  get running(): boolean {
+    return this.run?.state === "running";
+  }
+
+  get messages(): readonly Message[] {
+    return this.agent.messages;
+  }
+
+  /** The middle of the last events' latencies in milliseconds, from their entry's time to their arrival. */
+  get latency(): number | undefined {
+    if (this.latencies.length === 0) return undefined;
+    return this.latencies.toSorted((a, b) => a - b)[this.latencies.length >> 1];
+  }
+
+  /** Events of the last second. */
+  get rate(): number {
+    const since = performance.now() - second;
+    const first = this.arrivals.findIndex((t) => t >= since);
+    this.arrivals = first < 0 ? [] : this.arrivals.slice(first);
+    return this.arrivals.length;
+  }
+
+  // ---- the wire
+
+  private line(line: Line): void {
+    this.timeline.push(line);
+    if ("event" in line) {
+      this.arrivals.push(performance.now());
+      if (line.id && !this.catchingUp) {
+        this.latencies.push(Date.now() - parseInt(line.id, 10));
+        if (this.latencies.length > samples) this.latencies.shift();
+      }
+    } else if (line.control === "catchup") this.catchingUp = true;
+    else if (line.control === "live") this.catchingUp = false;
+    else if (line.control === "attached" || line.control === "skipped" || line.control === "ended") this.askDetail();
+    later();
+  }
+
+  /** Asks the hub what it knows of the run, soon and not too often. */
+  private askDetail(): void {
+    if (this.detailTimer !== undefined || this.stopped) return;
+    this.detailTimer = setTimeout(
+      async () => {
+        this.detailTimer = undefined;
+        this.detailAt = Date.now();
+        const run = this.target.kind === "run" ? this.target.id : (this.status.run ?? this.run?.id);
+        if (!run) return;
+        this.detail = await get<Detail>("/v1/runs/" + encodeURIComponent(run)).catch(() => this.detail);
+        later();
+      },
+      Math.max(50, this.detailAt + detailPace - Date.now()),
+    );
+  }
+
+  // ---- what is open, as the client's pipeline tells it
+
+  private readonly subscriber: AgentSubscriber = {
+    onEvent: ({ event }) => {
+      this.take(event);
+      later();
+    },
+    onStateChanged: later,
+    onMessagesChanged: later,
+  };
+
+  private take(event: BaseEvent): void {
+    const e = event as unknown as Fields;
+    switch (event.type as string) {
+      case "RUN_STARTED":
+        this.clear();
+        this.run = { id: String(e["runId"]), thread: String(e["threadId"]), state: "running", error: "" };
+        return this.askDetail();
+      case "RUN_FINISHED":
+      case "RUN_ERROR":
+        this.clear();
+        if (this.run) Object.assign(this.run, ending(e));
+        return this.askDetail();
+      case "TEXT_MESSAGE_START":
+      case "REASONING_MESSAGE_START":
+        return void this.open.add(String(e["messageId"]));
+      case "TEXT_MESSAGE_END":
+      case "REASONING_MESSAGE_END":
+        return void this.open.delete(String(e["messageId"]));
+      case "TOOL_CALL_START":
+        return void this.open.add(String(e["toolCallId"]));
+      case "TOOL_CALL_END":
+        return void this.open.delete(String(e["toolCallId"]));
+      case "STEP_STARTED":
+        this.steps = [...this.steps, String(e["stepName"])];
+        return;
+      case "STEP_FINISHED":
+        return this.leave(String(e["stepName"]));
+      case "SUBAGENT_STARTED":
+        this.steps = [...this.steps, "subagent " + String(e["subagentName"] ?? e["name"] ?? e["subagentRunId"])];
+        return;
+      case "SUBAGENT_FINISHED":
+      case "SUBAGENT_ERROR":
+        return this.leave(this.steps.findLast((s) => s.startsWith("subagent ")) ?? "");
+      case "STATE_SNAPSHOT":
+      case "STATE_DELTA":
+        this.stateKnown = true;
+    }
+  }
+
+  private leave(step: string): void {
+    const i = this.steps.lastIndexOf(step);
+    if (i >= 0) this.steps = this.steps.toSpliced(i, 1);
+  }
+
+  private clear(): void {
+    this.open.clear();
+    this.steps = [];
+  }
+
+  // ---- what somebody does
+
+  /** Asks the hub to end the run, for everybody. */
+  async cancel(): Promise<void> {
+    await this.agent.cancelRun("from the console");
+  }
+
+  /** Says something to an agent of the hub, in this thread. */
+  async say(text: string, agent: string): Promise<void> {
+    this.agent.options.agent = agent;
+    const message = { id: crypto.randomUUID(), role: "user" as const, content: text };
+    this.agent.addMessage(message);
+    soon();
+    try {
+      await this.agent.runAgent();
+    } catch (error) {
+      // What wasn't heard isn't part of the conversation.
+      if (!this.run || this.run.state !== "error") this.agent.setMessages(this.agent.messages.filter((m) => m.id !== message.id));
+      throw error;
+    }
+  }
+}
+
+function ending(e: Fields): Partial<RunView> {
+  if (e["type"] === "RUN_ERROR") return { state: "error", error: String(e["message"]) };
+  const outcome = (e["outcome"] as { type?: string } | undefined)?.type;
+  if (outcome === "interrupt" || outcome === "interrupted") return { state: "interrupted" };
+  return { state: outcome === "cancelled" ? "cancelled" : "finished" };
+}
