@@ -1,5 +1,5 @@
 import type { BaseEvent, RunAgentInput } from "@ag-ui/client";
-import { Observable, ReplaySubject } from "rxjs";
+import { Observable } from "rxjs";
 import { HubError } from "./errors.js";
 import { type InProcessAgent, LocalRun } from "./localrun.js";
 import type { HubAgentOptions } from "./options.js";
@@ -37,9 +37,12 @@ export class HubRunner {
     const { patience = 60_000, onRejected = warn } = this.options;
     const run = new LocalRun(this.options, threadId, request.agent, input, patience, onRejected);
     this.active.set(threadId, run);
-    const events = new ReplaySubject<BaseEvent>();
-    void this.follow(run, events);
-    return events.asObservable();
+    const done = this.perform(run);
+    done.catch(() => {}); // whoever follows hears it; nobody may
+    return new Observable<BaseEvent>((sub) => {
+      done.catch((error: unknown) => sub.error(error));
+      return this.relay().relay({ kind: "runs", id: run.runId, fromStart: true }).subscribe(sub);
+    });
   }
 
   /** What there is of a thread and the run that goes on, to its end; nothing where the thread has no run. */
@@ -71,17 +74,11 @@ export class HubRunner {
     return new Relay({ url, ...(getToken && { getToken }), ...(transport && { transport }), ...(WebSocket && { WebSocket }) });
   }
 
-  /** Sees a run through: publishes it, and tells what the hub has of it. */
-  private async follow(run: LocalRun, events: ReplaySubject<BaseEvent>): Promise<void> {
-    const reading = this.relay().relay({ kind: "runs", id: run.runId, fromStart: true });
-    let s: { unsubscribe(): void } | undefined;
+  /** Sees a run through. */
+  private async perform(run: LocalRun): Promise<void> {
     try {
       await this.makeWay(this.options, run);
-      s = reading.subscribe(events);
       await run.perform();
-    } catch (error) {
-      s?.unsubscribe();
-      events.error(error);
     } finally {
       if (this.active.get(run.threadId) === run) this.active.delete(run.threadId);
     }

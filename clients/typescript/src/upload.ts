@@ -12,8 +12,12 @@ export interface Rejection {
   detail?: string;
 }
 
-/** A request ends behind so many characters or events, or milliseconds, so that the hub says what it has: the rest is kept to be sent again. */
-const most = { size: 256 << 10, events: 512, ms: 10_000 };
+/**
+ * Behind so many characters or events, or milliseconds, what comes next goes with another request, so that the hub says
+ * what it has: until then it is kept to be sent again. While nothing comes the last request stays open: it is what tells
+ * the hub that the producer lives.
+ */
+const most = { size: 256 << 10, events: 512, ms: 2_000 };
 
 /** A comment is sent after so much silence, in milliseconds: a proxy may take a silent request for a dead one. */
 const stillThere = 5_000;
@@ -114,12 +118,13 @@ export class Upload {
     const encoder = new TextEncoder();
     const until = Date.now() + most.ms;
     let size = 0;
+    const more = () => this.queue.length > this.sent;
     const over = () => size >= most.size || this.sent >= most.events || (this.sent > 0 && Date.now() >= until);
     const pull = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
       const timer = setTimeout(() => this.wake(), stillThere);
       const waited = Date.now();
       const silent = () => Date.now() - waited >= stillThere - 1;
-      await this.until(() => gone || this.queue.length > this.sent || this.ended || over() || silent());
+      await this.until(() => gone || more() || this.ended || silent());
       clearTimeout(timer);
       if (gone) return;
       const blocks = over() ? [] : this.queue.slice(this.sent, most.events);
@@ -129,7 +134,7 @@ export class Upload {
         this.sent += blocks.length;
         size += text.length;
         controller.enqueue(encoder.encode(text));
-      } else if (over() || this.ended) controller.close();
+      } else if (more() || this.ended) controller.close();
       else controller.enqueue(encoder.encode(":\n"));
     };
     const leave = () => {

@@ -1,11 +1,12 @@
 // HubRunner by itself: in-process agents over a real hub. examples/copilotkit tests it within CopilotKit's runtime.
 import assert from "node:assert/strict";
+import http from "node:http";
 import { after, before, describe, test } from "node:test";
 import { AbstractAgent } from "@ag-ui/client";
 import { lastValueFrom, Observable, toArray } from "rxjs";
 import WebSocket from "ws";
 import { HubRunner } from "../dist/copilotkit.js";
-import { agentAt, eventually, Hub, Proxy, textRun, uid, watch } from "./lib.mjs";
+import { agentAt, eventually, Hub, Proxy, sleep, textRun, uid, watch } from "./lib.mjs";
 
 let hub;
 before(async () => { hub = await new Hub().start(); });
@@ -175,6 +176,30 @@ describe("HubRunner", { concurrency: 8 }, () => {
     assert.deepEqual(await connected(r, id.threadId), ["a question", pieces.join("")]);
     const log = (await (await fetch(`${own.url}/v1/runs/${id.runId}/events`)).text()).trim().split("\n");
     assert.equal(log.length, pieces.length + 4);
+  });
+
+  test("while an agent is silent a request stays open, which is what tells the hub that it lives", async (t) => {
+    const id = ids(), g = gate(), posts = [];
+    const server = http.createServer(async (request, response) => {
+      if (request.method === "GET") return /threads/.test(request.url) ? response.writeHead(404).end() : undefined;
+      if (!request.url.endsWith("/events")) return response.writeHead(404).end();
+      const post = { open: true, body: "", seq: request.headers["aguihub-seq"] };
+      posts.push(post);
+      for await (const chunk of request) post.body += chunk;
+      post.open = false;
+      response.end('{"accepted":1,"rejected":[]}');
+    });
+    await new Promise((r) => server.listen(0, "127.0.0.1", r));
+    t.after(() => { server.close(); server.closeAllConnections(); });
+    const [start_, ...rest] = textRun(id.runId, id.threadId, ["a"]);
+    const s = start(runner({ url: `http://127.0.0.1:${server.address().port}` }), id, new Played(async (say) => { say(start_); await g.p; rest.forEach(say); })).subscribe();
+    await eventually(() => posts[0]?.body.includes("RUN_STARTED"), "the first request");
+    await sleep(2_300); // longer than a request goes on taking events
+    assert.deepEqual(posts.map((p) => [p.open, p.seq]), [[true, "0"]]);
+    g.open();
+    await eventually(() => posts[1]?.body.includes("RUN_FINISHED") && !posts[1].open, "the second request");
+    assert.deepEqual(posts.map((p) => [p.open, p.seq, /event: input/.test(p.body)]), [[false, "0", true], [false, "1", false]]);
+    s.unsubscribe();
   });
 
   test("a hub that stays away ends the run for whoever waits, and the agent", async () => {
