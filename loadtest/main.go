@@ -34,13 +34,14 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 0 || args[0] != "chaos" {
 		return errors.New("usage: loadtest chaos [flags]; loadtest chaos -h lists them")
 	}
-	config := chaos.Config{Log: os.Stderr}
+	config := chaos.Config{Log: os.Stderr, Feeds: true}
 	flags := flag.NewFlagSet("loadtest chaos", flag.ContinueOnError)
 	flags.Uint64Var(&config.Seed, "seed", 1, "of the schedule of faults")
 	flags.DurationVar(&config.Duration, "duration", 2*time.Minute, "of the faults; what is open then comes to its end")
 	flags.DurationVar(&config.Every, "every", 0, "mean time between two faults (2s)")
 	flags.IntVar(&config.Hubs, "hubs", 0, "hubs (2)")
 	flags.IntVar(&config.Runs, "runs", 0, "runs at once (4)")
+	flags.IntVar(&config.Threads, "threads", 0, "threads at once, of three runs each (2)")
 	flags.IntVar(&config.Readers, "readers", 0, "subscribers of each run (5)")
 	flags.Float64Var(&config.Rate, "rate", 0, "events a second of each run (40)")
 	flags.BoolVar(&config.Cluster, "cluster", false, "three nodes of a Redis Cluster, whose slots move")

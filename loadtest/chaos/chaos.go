@@ -34,6 +34,7 @@ const (
 	Trim      Fault = "run trimmed"                          // up to its newest entries, and begun anew soon
 	CutRedis  Fault = "connections to redis cut"             // all at once
 	MoveSlots Fault = "slot moved"                           // on a cluster only
+	Promote   Fault = "node killed, its replica promoted"    // on a cluster only
 )
 
 // Config of a chaos run. Zero values are defaults.
@@ -41,12 +42,14 @@ type Config struct {
 	Seed     uint64
 	Duration time.Duration // 30 s
 	Hubs     int           // 2
+	Feeds    bool          // wait at the end until the hubs have let go of all runs, which takes them half a minute
 	Runs     int           // at once: 4
-	Readers  int           // of each run: 5, every third over SSE
+	Threads  int           // at once, with three runs each, one after the other: 2
+	Readers  int           // of each run and thread: 5, every third over SSE, the fourth of a run on the bare subprotocol
 	Rate     float64       // events a second of each run: 40
 	Length   int           // events of a run: 600
 	Every    time.Duration // mean time between two faults: 2 s
-	Cluster  bool          // a cluster of three instead of a pair with a replica
+	Cluster  bool          // a cluster of three, each with a replica, instead of a pair with a replica
 	Faults   []Fault       // in an order that the seed decides, again and again; nil for all that fit
 	Binary   string        // the hub; built where empty
 	Dir      string        // for logs and data; must be there
@@ -56,11 +59,12 @@ type Config struct {
 func (c *Config) fill() {
 	c.Duration = or(c.Duration, 30*time.Second)
 	c.Hubs, c.Runs, c.Readers, c.Length = or(c.Hubs, 2), or(c.Runs, 4), or(c.Readers, 5), or(c.Length, 600)
+	c.Threads = or(c.Threads, 2)
 	c.Rate, c.Every = or(c.Rate, 40), or(c.Every, 2*time.Second)
 	if c.Faults == nil {
 		c.Faults = []Fault{KillHub, KillHub, Restart, Wipe, Failover, Failover, Swap, Trim, Trim, CutRedis}
 		if c.Cluster {
-			c.Faults = []Fault{KillHub, DrainHub, MoveSlots, MoveSlots, MoveSlots, Trim}
+			c.Faults = []Fault{KillHub, DrainHub, MoveSlots, MoveSlots, Promote, Trim}
 		}
 	}
 	if c.Log == nil {
@@ -82,6 +86,7 @@ type Report struct {
 	Seed       uint64
 	Duration   time.Duration
 	Runs       int
+	Threads    int
 	Events     int
 	Lost       int // entries that Redis forgot
 	Unfinished int // subscribers that didn't see their run's end in time
@@ -92,8 +97,8 @@ type Report struct {
 // String is the report for people.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %v: %d runs, %d events (%d of them lost by Redis), %d deliveries, %d brackets (%d after lag)\n",
-		r.Seed, r.Duration.Round(time.Second), r.Runs, r.Events, r.Lost, r.Deliveries, r.Brackets, r.Lags)
+	fmt.Fprintf(&b, "seed %d, %v: %d runs, %d threads, %d events (%d of them lost by Redis), %d deliveries, %d brackets (%d after lag)\n",
+		r.Seed, r.Duration.Round(time.Second), r.Runs, r.Threads, r.Events, r.Lost, r.Deliveries, r.Brackets, r.Lags)
 	fmt.Fprintf(&b, "%d connects, %d of them again\n", r.Connects, r.Reconnects)
 	list := func(name string, counts map[string]int) {
 		fmt.Fprintf(&b, "%s:", name)
@@ -130,6 +135,7 @@ type world struct {
 	mu        sync.Mutex
 	bases     []string
 	producers map[*producer]struct{}
+	losses    int // so far
 	report    Report
 }
 
@@ -147,16 +153,21 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	if err := w.open(ctx); err != nil {
 		return nil, err
 	}
+	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, config.Duration+settle)
 	defer cancel()
 	quiet := make(chan struct{}) // closed when no run begins any more
 	var wg sync.WaitGroup
 	for lane := range config.Runs {
-		wg.Go(func() { w.lane(ctx, lane, quiet) })
+		wg.Go(func() { lanes(ctx, quiet, func(n int) { w.oneRun(ctx, lane, n) }) })
+	}
+	for lane := range config.Threads {
+		wg.Go(func() { lanes(ctx, quiet, func(n int) { w.oneThread(ctx, lane, n) }) })
 	}
 	err := w.misfortune(ctx)
 	close(quiet)
 	wg.Wait()
+	w.report.Violations = append(w.report.Violations, w.settle(whole)...)
 	return &w.report, err
 }
 
@@ -187,6 +198,14 @@ func (w *world) open(ctx context.Context) (err error) {
 			return err
 		}
 		w.bases = append(w.bases, h.base)
+		err = waitFor(ctx, "metrics", func(ctx context.Context) error {
+			g, err := h.gauges(ctx)
+			h.goroutines = g["go_goroutines"]
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -204,22 +223,50 @@ func (w *world) close() {
 	}
 }
 
-// lane has one run after another published and read.
-func (w *world) lane(ctx context.Context, lane int, quiet <-chan struct{}) {
+// lanes does one after another.
+func lanes(ctx context.Context, quiet <-chan struct{}, do func(n int)) {
 	for n := 0; ctx.Err() == nil; n++ {
 		select {
 		case <-quiet:
 			return
 		default:
 		}
-		w.oneRun(ctx, lane, n)
+		do(n)
+	}
+}
+
+func (w *world) hubsNow() []string { return w.bases }
+
+func (w *world) seedOf(lane, n, reader int) uint64 {
+	return w.config.Seed<<20 + uint64(lane)<<14 + uint64(n)<<4 + uint64(reader) //nolint:gosec // small
+}
+
+// habitsOf are those of the reader numbered i: one that leaves often, or one that pauses, too.
+func habitsOf(i int) checker.Habits {
+	if i%2 == 1 {
+		return checker.Habits{Leave: 15 * time.Second, Pause: 3 * time.Second, Nap: 5 * time.Second}
+	}
+	return checker.Habits{Leave: 4 * time.Second}
+}
+
+// verdict adds what a subscriber counted, and what the judge says of it. w.mu is held.
+func (w *world) verdict(s *checker.Subscriber, found []string) {
+	w.report.Add(s.Figures)
+	w.report.Violations = append(w.report.Violations, found...)
+	if !s.Ended() {
+		w.report.Unfinished++
+		w.report.Violations = append(w.report.Violations, s.Name()+": no end in time")
 	}
 }
 
 // oneRun has one run published and read to its end, and judges.
 func (w *world) oneRun(ctx context.Context, lane, n int) {
-	p := &producer{run: fmt.Sprintf("chaos-%d-%d", lane, n), client: w.client, rate: w.config.Rate, length: w.config.Length}
+	name := fmt.Sprintf("chaos-%d-%d", lane, n)
+	p := &producer{
+		run: name, thread: "t-" + name, input: lane%2 == 0, client: w.client, rate: w.config.Rate, length: w.config.Length,
+	}
 	w.mu.Lock()
+	p.archive = checker.NewArchive(w.losses)
 	w.producers[p] = struct{}{}
 	w.mu.Unlock()
 	done := make(chan struct{})
@@ -227,14 +274,11 @@ func (w *world) oneRun(ctx context.Context, lane, n int) {
 	publishing.Go(func() { _ = p.Run(ctx, done) })
 	readers := make([]*checker.Subscriber, w.config.Readers)
 	for i := range readers {
-		seed := w.config.Seed<<20 + uint64(lane)<<14 + uint64(n)<<4 + uint64(i)
-		habits := checker.Habits{Leave: 4 * time.Second}
-		if i%2 == 1 {
-			habits = checker.Habits{Leave: 15 * time.Second, Pause: 3 * time.Second, Nap: 5 * time.Second}
-		}
-		s := checker.NewSubscriber(fmt.Sprintf("%s reader %d", p.run, i), p.run, func() []string { return w.bases }, habits, seed)
+		s := checker.NewSubscriber(fmt.Sprintf("%s reader %d", p.run, i), p.run, w.hubsNow, habitsOf(i), w.seedOf(lane, n, i))
 		readers[i] = s
-		reading.Go(func() { s.Follow(ctx, i%3 == 2) })
+		reading.Go(func() {
+			s.Follow(ctx, [...]checker.Wire{checker.Socket, checker.Socket, checker.SSE, checker.Bare, checker.Socket}[i%5])
+		})
 	}
 	reading.Wait()
 	close(done)
@@ -244,13 +288,8 @@ func (w *world) oneRun(ctx context.Context, lane, n int) {
 	delete(w.producers, p)
 	w.report.Runs++
 	w.report.Events += p.archive.Events()
-	for i, s := range readers {
-		w.report.Add(s.Figures)
-		w.report.Violations = append(w.report.Violations, p.archive.Judge(s)...)
-		if !s.Ended() {
-			w.report.Unfinished++
-			w.report.Violations = append(w.report.Violations, fmt.Sprintf("%s reader %d: no end in time", p.run, i))
-		}
+	for _, s := range readers {
+		w.verdict(s, p.archive.Judge(s))
 	}
 }
 
@@ -299,7 +338,7 @@ func (w *world) strike(ctx context.Context, fault Fault, rng *rand.Rand) error {
 		return w.trimOne(ctx, rng)
 	case Restart, CutRedis, MoveSlots:
 		return w.redis.strike(ctx, fault, down, rng)
-	case Wipe, Failover, Swap:
+	case Wipe, Failover, Swap, Promote:
 		if fault == Failover {
 			if err := w.redis.strike(ctx, splitOff, down, rng); err != nil {
 				return err
@@ -330,6 +369,7 @@ func (w *world) lossy(ctx context.Context, strike func() error) error {
 	if err := strike(); err != nil {
 		return err
 	}
+	w.losses++
 	for p := range w.producers {
 		err := waitFor(ctx, "what is left", func(ctx context.Context) error {
 			lost, err := p.survive(ctx, w.client)
@@ -347,7 +387,9 @@ func (w *world) trimOne(ctx context.Context, rng *rand.Rand) error {
 	w.mu.Lock()
 	var all []*producer
 	for p := range w.producers {
-		all = append(all, p)
+		if !p.ofThread {
+			all = append(all, p)
+		}
 	}
 	w.mu.Unlock()
 	if len(all) == 0 {

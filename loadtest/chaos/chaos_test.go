@@ -38,14 +38,17 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 		"a master with a replica": {Faults: []chaos.Fault{
 			chaos.KillHub, chaos.Failover, chaos.Swap, chaos.Restart, chaos.Wipe, chaos.Trim, chaos.CutRedis,
 		}},
-		"a cluster whose slots move": {Cluster: true},
-		"a rolling restart":          {Faults: []chaos.Fault{chaos.DrainHub}},
+		"a cluster whose slots move and whose nodes die": {Cluster: true, Threads: 1},
+		"a rolling restart":                 {Faults: []chaos.Fault{chaos.DrainHub}},
+		"a redis that is away now and then": {Faults: []chaos.Fault{chaos.Restart, chaos.CutRedis}, Runs: 1, Threads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rolling := slices.Equal(config.Faults, []chaos.Fault{chaos.DrainHub})
+			away := slices.Equal(config.Faults, []chaos.Fault{chaos.Restart, chaos.CutRedis})
 			t.Parallel()
 			config.Seed, config.Duration, config.Binary, config.Dir = *seed, *duration, program, t.TempDir()
-			config.Runs, config.Length, config.Every = 2, 200, time.Second
+			config.Length, config.Every = 200, time.Second
+			config.Runs, config.Threads = max(config.Runs, 1), max(config.Threads, 1)
 			report, err := chaos.Run(t.Context(), config)
 			if err != nil {
 				t.Fatal(err)
@@ -60,7 +63,10 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 			if rolling && (report.Lost > 0 || len(report.Resets) > 0 || report.Unfinished > 0) {
 				t.Error("a rolling restart lost something")
 			}
-			if !config.Cluster && !rolling && len(report.Resets) == 0 { // a slot that moves loses nothing
+			if away && (report.Lost > 0 || len(report.Resets) > 0 || report.Closes["cut"] > 0) {
+				t.Error("something that isn't so was said, or an attached socket was closed")
+			}
+			if !config.Cluster && !rolling && !away && len(report.Resets) == 0 { // a slot that moves loses nothing
 				t.Error("nothing was lost, so that no reset was tried")
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,24 +16,37 @@ import (
 // slots is how many a cluster has.
 const slots = 16384
 
-// cluster is three masters that share the slots.
+// cluster is three masters that share the slots, each with a replica.
 type cluster struct {
-	nodes []*server
-	ids   []string
-	owner [slots]int
+	nodes    []*server
+	replicas []*server // of the node of the same place
+	ids      []string
+	owner    [slots]int
 }
+
+// nodeTimeout has a node that was killed be found out soon, in milliseconds.
+const nodeTimeout = "2000"
 
 func newCluster(ctx context.Context, dir string) (backend, error) {
 	c := &cluster{}
-	for n := range 3 {
-		s, err := newServer(ctx, filepath.Join(dir, fmt.Sprintf("node-%d", n)), "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
+	for n := range 6 {
+		s, err := newServer(ctx, filepath.Join(dir, fmt.Sprintf("node-%d", n)),
+			"--cluster-enabled", "yes", "--cluster-node-timeout", nodeTimeout, "--cluster-replica-no-failover", "yes")
 		if err != nil {
 			c.close()
 			return nil, err
 		}
-		c.nodes = append(c.nodes, s)
+		if n < 3 {
+			c.nodes = append(c.nodes, s)
+		} else {
+			c.replicas = append(c.replicas, s)
+		}
 	}
-	if err := c.form(ctx); err != nil {
+	err := c.form(ctx)
+	for n := 0; n < len(c.replicas) && err == nil; n++ {
+		err = c.attach(ctx, n)
+	}
+	if err != nil {
 		c.close()
 		return nil, err
 	}
@@ -84,6 +98,56 @@ func (c *cluster) form(ctx context.Context) error {
 	return nil
 }
 
+// attach makes the replica of node n one.
+func (c *cluster) attach(ctx context.Context, n int) error {
+	s := c.replicas[n]
+	if err := s.client.ClusterMeet(ctx, "127.0.0.1", c.nodes[0].port).Err(); err != nil {
+		return err
+	}
+	err := waitFor(ctx, "cluster", func(ctx context.Context) error { // until it knows the node
+		return s.client.ClusterReplicate(ctx, c.ids[n]).Err()
+	})
+	if err != nil {
+		return err
+	}
+	return s.synced(ctx)
+}
+
+// promote kills a node and has its replica take over, with what had reached it. The node comes back as its replica.
+func (c *cluster) promote(ctx context.Context, n int) error {
+	dead, next := c.nodes[n], c.replicas[n]
+	dead.kill()
+	if err := next.client.Do(ctx, "CLUSTER", "FAILOVER", "TAKEOVER").Err(); err != nil {
+		return err
+	}
+	id, err := next.client.Do(ctx, "CLUSTER", "MYID").Text()
+	if err != nil {
+		return err
+	}
+	c.nodes[n], c.replicas[n], c.ids[n] = next, dead, id
+	for _, s := range c.nodes {
+		err := waitFor(ctx, "takeover", func(ctx context.Context) error {
+			nodes, err := s.client.ClusterNodes(ctx).Result()
+			if err != nil {
+				return err
+			}
+			for line := range strings.SplitSeq(nodes, "\n") {
+				if strings.HasPrefix(line, id) && strings.Contains(line, "master") && strings.Contains(line, "connected ") {
+					return nil
+				}
+			}
+			return errors.New("a node doesn't know of it yet")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := dead.start(ctx); err != nil {
+		return err
+	}
+	return dead.synced(ctx)
+}
+
 func (c *cluster) url() string {
 	return "redis+cluster://" + c.nodes[0].addr() + "?addr=" + c.nodes[1].addr() + "&addr=" + c.nodes[2].addr()
 }
@@ -95,14 +159,18 @@ func (c *cluster) client() redis.UniversalClient {
 }
 
 func (c *cluster) close() {
-	for _, s := range c.nodes {
+	for _, s := range slices.Concat(c.nodes, c.replicas) {
 		s.kill()
 		_ = s.client.Close()
 	}
 }
 
 func (c *cluster) strike(ctx context.Context, fault Fault, _ time.Duration, rng *rand.Rand) error {
-	if fault != MoveSlots {
+	switch fault {
+	case MoveSlots:
+	case Promote:
+		return c.promote(ctx, rng.IntN(len(c.nodes)))
+	default:
 		return errors.New("not with a cluster")
 	}
 	// A slot with a run in it, so that somebody notices.

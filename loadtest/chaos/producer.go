@@ -17,11 +17,14 @@ import (
 
 // producer publishes one run as a plain agent does, with XADD, and brings it to its end through all faults.
 type producer struct {
-	run     string
-	archive checker.Archive
-	client  redis.UniversalClient
-	rate    float64 // events a second
-	length  int     // events
+	run      string
+	thread   string
+	input    bool // its start has one, so that its history is known
+	ofThread bool // it is one of a thread's that is followed: it announces itself, and isn't to be trimmed
+	archive  *checker.Archive
+	client   redis.UniversalClient
+	rate     float64 // events a second
+	length   int     // events
 
 	mu      sync.Mutex // held while it publishes: whoever holds it finds nothing on its way
 	n       int        // counter of the newest event
@@ -39,12 +42,12 @@ var pad = strings.Repeat("x", 12_000)
 // next is the event that comes next, with the counter that it would have.
 func (p *producer) next() (checker.Entry, string) {
 	n := p.n + 1
-	message := fmt.Sprintf("m%d", p.starts)
+	message := p.message()
 	switch {
 	case !p.started:
-		return checker.Entry{Kind: checker.Start}, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t-%[1]s","runId":"%[1]s"}`, p.run)
+		return checker.Entry{Kind: checker.Start}, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, p.thread, p.run)
 	case n >= p.length:
-		return checker.Entry{Kind: checker.End}, fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t-%[1]s","runId":"%[1]s"}`, p.run)
+		return checker.Entry{Kind: checker.End}, fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, p.thread, p.run)
 	case n == p.length-1:
 		return checker.Entry{Kind: checker.Close}, fmt.Sprintf(`{"type":"TEXT_MESSAGE_END","messageId":%q}`, message)
 	}
@@ -60,6 +63,19 @@ func (p *producer) next() (checker.Entry, string) {
 		e.Kind = checker.Text
 		return e, fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":%q,"delta":%q}`, message, checker.TextOf(n))
 	}
+}
+
+// message is the id of the message that the run writes since it began, or began anew.
+func (p *producer) message() string { return fmt.Sprintf("%s-m%d", p.run, p.starts) }
+
+// values are an entry's fields.
+func (p *producer) values(e checker.Entry, event string) []string {
+	values := []string{"event", event}
+	if e.Kind == checker.Start && p.input {
+		values = append(values, "input",
+			fmt.Sprintf(`{"threadId":%q,"runId":%q,"state":{},"messages":[],"tools":[],"context":[],"forwardedProps":{}}`, p.thread, p.run))
+	}
+	return values
 }
 
 // step publishes the next event. After an error the same one comes again, unless it is there.
@@ -84,7 +100,10 @@ func (p *producer) step(ctx context.Context) error {
 	}
 	if begins {
 		p.started = true
-		message := fmt.Sprintf("m%d", p.starts)
+		if p.ofThread {
+			p.introduce(ctx)
+		}
+		message := p.message()
 		open := fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","messageId":%q,"role":"assistant"}`, message)
 		return p.publish(ctx, checker.Entry{Kind: checker.Open, Message: message}, open)
 	}
@@ -93,12 +112,12 @@ func (p *producer) step(ctx context.Context) error {
 	return nil
 }
 
-// appendScript: KEYS stream; ARGV the id of its newest entry, "" for none, and the event. It appends the event unless
-// something came since, so that an append that was taken for lost and arrives late can't double one.
+// appendScript: KEYS stream; ARGV the id of its newest entry, "" for none, and the entry's fields. It appends the entry
+// unless something came since, so that an append that was taken for lost and arrives late can't double one.
 var appendScript = redis.NewScript(`
 local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 if newest and newest[1] ~= ARGV[1] or not newest and ARGV[1] ~= '' then return '' end
-return redis.call('XADD', KEYS[1], '*', 'event', ARGV[2])
+return redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
 `)
 
 // publish appends one event and, where the answer is lost, finds out whether it is there, however long that takes.
@@ -109,8 +128,12 @@ func (p *producer) publish(ctx context.Context, e checker.Entry, event string) e
 			return ctx.Err()
 		}
 	}
+	args := []any{before}
+	for _, v := range p.values(e, event) {
+		args = append(args, v)
+	}
 	for {
-		id, err := appendScript.Eval(ctx, p.client, []string{p.key()}, before, event).Text()
+		id, err := appendScript.Eval(ctx, p.client, []string{p.key()}, args...).Text()
 		if err != nil && !refused(err) || err == nil && id == "" {
 			id, err = p.newest(ctx)
 		}
@@ -149,26 +172,36 @@ func (p *producer) newest(ctx context.Context) (string, error) {
 
 // Run publishes until done is closed or ctx ends; after the run's end it goes on only where that was lost.
 func (p *producer) Run(ctx context.Context, done <-chan struct{}) error {
-	gap := time.Duration(float64(time.Second) / p.rate)
 	for {
-		burst := 1
-		if rand.IntN(200) == 0 {
-			burst = 120
-		}
-		for range burst {
-			if err := p.step(ctx); err != nil {
-				return err
-			}
+		if err := p.some(ctx); err != nil {
+			return err
 		}
 		select {
 		case <-done:
 			return nil
 		default:
 		}
-		if !pause(ctx, gap) {
+		if !pause(ctx, p.gap()) {
 			return ctx.Err()
 		}
 	}
+}
+
+// gap is the pause between two events.
+func (p *producer) gap() time.Duration { return time.Duration(float64(time.Second) / p.rate) }
+
+// some publishes the next event, or now and then a burst.
+func (p *producer) some(ctx context.Context) error {
+	burst := 1
+	if rand.IntN(200) == 0 {
+		burst = 120
+	}
+	for range burst {
+		if err := p.step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // trim cuts the run's stream behind its newest entries, as an agent may, and has the run begin anew soon.

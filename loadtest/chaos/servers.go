@@ -226,8 +226,11 @@ type hub struct {
 	binary string
 	args   []string
 	base   string // http://host:port
-	log    *os.File
-	cmd    *exec.Cmd
+	// metrics is the address of the metrics, goroutines how many there were when it had started first.
+	metrics    string
+	goroutines float64
+	log        *os.File
+	cmd        *exec.Cmd
 }
 
 var banner = regexp.MustCompile(`attach +ws(://[^/]+)/`)
@@ -238,8 +241,15 @@ func (h *hub) start(ctx context.Context) error {
 	if h.base != "" {
 		listen = h.base[len("http://"):]
 	}
+	if h.metrics == "" {
+		port, err := freePort(ctx)
+		if err != nil {
+			return err
+		}
+		h.metrics = "127.0.0.1:" + port
+	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), h.binary, append([]string{
-		"--listen=" + listen, "--metrics-listen=off", "--no-demo", "--log-level=warn", "--attach-wait=5s",
+		"--listen=" + listen, "--metrics-listen=" + h.metrics, "--no-demo", "--log-level=warn", "--attach-wait=5s",
 	}, h.args...)...)
 	from, err := h.log.Seek(0, io.SeekEnd)
 	if err != nil {

@@ -5,6 +5,7 @@ package checker
 import (
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,9 @@ type Archive struct {
 	entries []Entry
 	losses  int
 }
+
+// NewArchive is an archive that begins after so many losses. The zero value begins before the first.
+func NewArchive(losses int) *Archive { return &Archive{losses: losses} }
 
 // Add notes an entry, in stream order.
 func (a *Archive) Add(e Entry) {
@@ -124,19 +128,30 @@ func (v *view) digest() string {
 // TextOf is what a Text event with this counter adds.
 func TextOf(n int) string { return fmt.Sprintf("%d ", n) }
 
-// fold is the view as of an entry, as it was before the loss numbered version+1.
-func (a *Archive) fold(at stream.ID, version int) *view {
-	v := newView()
+func (v *view) clone() *view {
+	c := &view{texts: maps.Clone(v.texts), state: v.state}
+	for id, text := range c.texts {
+		c.texts[id] = slices.Clip(text)
+	}
+	return c
+}
+
+// in says whether the entry was there before the loss numbered version+1.
+func (e Entry) in(version int) bool { return e.born <= version && (e.gone == 0 || e.gone > version) }
+
+// fold is the view as of an entry, on what the run began with, as it was before the loss numbered version+1.
+func (a *Archive) fold(at stream.ID, version int, base *view) *view {
+	v := base.clone()
 	for _, e := range a.entries {
 		if at.Less(e.ID) {
 			break
 		}
-		if e.gone > 0 && e.gone <= version {
+		if !e.in(version) {
 			continue
 		}
 		switch e.Kind {
 		case Start:
-			v = newView()
+			v = base.clone()
 		case Open:
 			v.texts[e.Message] = nil
 		case Text:

@@ -11,6 +11,8 @@ import (
 type step struct {
 	kind stepKind
 	id   stream.ID // of an entry; of a bracket, where it ends
+	run  uint32    // hash of its run, on a thread
+	bare bool      // id isn't known, only n
 	n    int       // counter of an entry's event, 0 where it has none
 
 	// of a bracket
@@ -39,6 +41,10 @@ func (a *Archive) Judge(s *Subscriber) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	j := judge{archive: a}
+	return j.judge(s)
+}
+
+func (j *judge) judge(s *Subscriber) []string {
 	for i, st := range s.steps {
 		j.at = i
 		j.step(st)
@@ -50,7 +56,12 @@ func (a *Archive) Judge(s *Subscriber) []string {
 }
 
 type judge struct {
-	archive *Archive
+	archive *Archive  // of the current run
+	thread  *Thread   // nil for a run
+	run     int       // the current one of the thread; -1 for none
+	ended   bool      // it was told that the run has ended
+	crossed bool      // the step is the first one of another run
+	before  stream.ID // where the subscriber stood in the run before
 	at      int
 	pos     stream.ID
 	gone    int // the first loss that took something of what the client holds; 0 for none
@@ -62,13 +73,18 @@ func (j *judge) say(format string, args ...any) {
 }
 
 func (j *judge) step(st step) {
+	if st.bare && st.kind != resetStep && !j.resolve(&st) {
+		return
+	}
 	switch st.kind {
 	case resetStep:
-		j.pos, j.gone = stream.ID{}, 0
+		j.pos, j.gone, j.run = stream.ID{}, 0, -1
 	case entryStep:
+		j.enter(st)
 		j.entry(st)
 		j.hold(st.id)
 	case bracketStep:
+		j.enter(st)
 		if st.fresh {
 			j.gone = 0
 		}
@@ -78,7 +94,32 @@ func (j *judge) step(st step) {
 		if i, ok := j.find(j.pos); !ok || j.archive.entries[i].Kind != End {
 			j.say("it ended before the run's end")
 		}
+		j.ended = true
 	}
+}
+
+// resolve finds the entry that a subscriber without cursors means, by its counter. At the run's end that is the end, where
+// nothing that has a counter is missing.
+func (j *judge) resolve(st *step) bool {
+	for i, e := range j.archive.entries {
+		switch {
+		case st.kind == endStep && e.Kind == End && e.gone == 0:
+			for _, missed := range j.archive.entries[:i] {
+				if missed.N > 0 && missed.gone == 0 && j.pos.Less(missed.ID) {
+					j.say("it ended without counter %d", missed.N)
+				}
+			}
+			j.pos = e.ID
+			return true
+		case st.kind != endStep && e.N == st.n && e.N > 0:
+			st.id = e.ID
+			return true
+		}
+	}
+	if st.n > 0 {
+		j.say("counter %d, which nobody published", st.n)
+	}
+	return st.kind == endStep
 }
 
 // hold has the client hold an entry. What was published after a loss mustn't come to one who holds what was lost.
@@ -115,11 +156,11 @@ func (j *judge) entry(st step) {
 	case j.archive.entries[i].N != st.n:
 		j.say("entry %s has counter %d, published %d", st.id, st.n, j.archive.entries[i].N)
 	}
-	if j.pos.IsZero() {
+	if j.pos.IsZero() && !j.crossed {
 		return
 	}
 	for i--; i >= 0 && j.pos.Less(j.archive.entries[i].ID); i-- {
-		if e := j.archive.entries[i]; e.gone == 0 {
+		if e := j.archive.entries[i]; e.gone == 0 && (e.N > 0 || !st.bare) {
 			j.say("entry %s (counter %d, trimmed %v) is missing before %s", e.ID, e.N, e.trimmed, st.id)
 			return
 		}
@@ -132,17 +173,22 @@ func (j *judge) bracket(st step) {
 		j.say("a bracket ends at %s, which nobody published", st.id)
 		return
 	}
-	if !st.fresh && (st.id.Less(j.pos) || st.from != j.pos) {
+	if !st.fresh && !j.crossed && (st.id.Less(j.pos) || st.from != j.pos) ||
+		!st.fresh && j.crossed && !st.from.IsZero() && st.from != j.before {
 		j.say("a bracket from %s to %s", st.from, st.id)
 	}
-	matches := func(version int) bool { return j.archive.fold(st.id, version).digest() == st.digest }
+	matches := func(version int) bool { return j.fold(st.id, version).digest() == st.digest }
 	if !slices.ContainsFunc(versions(j.archive.entries[i].born, j.archive.losses), matches) {
-		j.say("a bracket to %s (fresh %v) leaves %s, published %s", st.id, st.fresh, st.digest, j.archive.fold(st.id, 0).digest())
+		published := ""
+		for _, v := range versions(j.archive.entries[i].born, j.archive.losses) {
+			published += fmt.Sprintf(", after loss %d: %s", v, j.fold(st.id, v).digest())
+		}
+		j.say("a bracket to %s (fresh %v, run %d) leaves %s, published%s", st.id, st.fresh, j.run, st.digest, published)
 	}
 	if !slices.IsSorted(st.customs) || len(slices.Compact(slices.Clone(st.customs))) != len(st.customs) {
 		j.say("CUSTOM events out of order: %v", st.customs)
 	}
-	if st.omitted > 0 || st.fresh {
+	if st.omitted > 0 || st.fresh || j.crossed {
 		return
 	}
 	for _, e := range j.archive.entries {
@@ -151,6 +197,14 @@ func (j *judge) bracket(st step) {
 			return
 		}
 	}
+}
+
+// fold is what a client holds at an entry of the current run.
+func (j *judge) fold(at stream.ID, version int) *view {
+	if j.thread == nil {
+		return j.archive.fold(at, version, newView())
+	}
+	return j.thread.fold(j.run, at, version)
 }
 
 // versions are the numbers from first to last.

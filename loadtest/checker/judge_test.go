@@ -3,6 +3,7 @@ package checker
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,98 @@ func play(t *testing.T, a *Archive, script ...string) []string {
 		}
 	}
 	return a.Judge(s)
+}
+
+// TestJudgeOfAThread: two runs of a message each, with ids 1-0 to 7-0 and 11-0 to 17-0.
+func TestJudgeOfAThread(t *testing.T) {
+	publish := func(first uint64, message string) *Archive {
+		a := &Archive{}
+		for i, e := range []Entry{
+			{Kind: Start}, {Kind: Open, Message: message}, {Kind: Text, N: 1, Message: message},
+			{Kind: Text, N: 2, Message: message}, {Kind: State, N: 3}, {Kind: Close, Message: message}, {Kind: End},
+		} {
+			e.ID = stream.ID{Ms: first + uint64(i)} //nolint:gosec // small
+			a.Add(e)
+		}
+		return a
+	}
+	entries := func(archives []*Archive, run, from, to int) (steps []step) {
+		for _, e := range archives[run].entries[from-1 : to] {
+			steps = append(steps, step{kind: entryStep, id: e.ID, n: e.N, run: stream.HashRun(stream.RunID(fmt.Sprint(run)))})
+		}
+		return steps
+	}
+	end := []step{{kind: endStep}}
+	both := newView()
+	both.texts["a"], both.texts["b"], both.state = []byte("1 2 "), []byte("1 "), 3
+	alone := both.clone()
+	delete(alone.texts, "a")
+	snapshot := func(v *view) []step {
+		return []step{{kind: bracketStep, id: stream.ID{Ms: 13}, run: stream.HashRun("1"), digest: v.digest()}}
+	}
+	for name, c := range map[string]struct {
+		steps func(a []*Archive) [][]step
+		say   string
+	}{
+		"one run after the other": {func(a []*Archive) [][]step {
+			return [][]step{entries(a, 0, 1, 7), end, entries(a, 1, 1, 7), end}
+		}, ""},
+		"a run that begins before the end": {func(a []*Archive) [][]step {
+			return [][]step{entries(a, 0, 1, 6), entries(a, 1, 1, 7)}
+		}, "before the end of run"},
+		"a run that lacks its first entry": {func(a []*Archive) [][]step {
+			return [][]step{entries(a, 0, 1, 7), end, entries(a, 1, 2, 7)}
+		}, "missing"},
+		"a snapshot of the next run": {func(a []*Archive) [][]step {
+			return [][]step{entries(a, 0, 1, 7), end, snapshot(both), entries(a, 1, 4, 7), end}
+		}, ""},
+		"a snapshot without what the run before left": {func(a []*Archive) [][]step {
+			return [][]step{entries(a, 0, 1, 7), end, snapshot(alone), entries(a, 1, 4, 7), end}
+		}, "leaves"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			archives := []*Archive{publish(1, "a"), publish(11, "b")}
+			var thread Thread
+			for i, a := range archives {
+				thread.Add(stream.RunID(fmt.Sprint(i)), a)
+			}
+			s := NewThreadSubscriber("s", "t", "1", nil, Habits{}, 1)
+			s.steps = slices.Concat(c.steps(archives)...)
+			found := thread.Judge(s)
+			if c.say == "" && len(found) > 0 || c.say != "" && !strings.Contains(strings.Join(found, "\n"), c.say) {
+				t.Errorf("found %q, want %q", found, c.say)
+			}
+		})
+	}
+}
+
+// TestJudgeOfABareSubscriber: without cursors the counters tell what came.
+func TestJudgeOfABareSubscriber(t *testing.T) {
+	steps := func(from int, ns ...int) (steps []step) {
+		a := published(8)
+		id, _ := (&judge{archive: a}).find(stream.ID{Ms: uint64(from + 2)}) //nolint:gosec // small
+		steps = append(steps, step{kind: resetStep, bare: true}, step{
+			kind: bracketStep, bare: true, n: from, fresh: true, digest: a.fold(a.entries[id].ID, 0, newView()).digest(),
+		})
+		for _, n := range ns {
+			steps = append(steps, step{kind: entryStep, bare: true, n: n})
+		}
+		return append(steps, step{kind: endStep, bare: true})
+	}
+	for say, s := range map[string][]step{
+		"":                      steps(3, 4, 5, 6, 7, 8),
+		"missing":               steps(3, 4, 6, 7, 8),
+		"again":                 steps(3, 4, 4, 5, 6, 7, 8),
+		"ended without counter": steps(3, 4, 5, 6, 7),
+		"nobody published":      steps(3, 4, 5, 6, 7, 8, 9),
+	} {
+		sub := NewSubscriber("s", "r", nil, Habits{}, 1)
+		sub.steps = s
+		found := published(8).Judge(sub)
+		if say == "" && len(found) > 0 || say != "" && !strings.Contains(strings.Join(found, "\n"), say) {
+			t.Errorf("found %q, want %q", found, say)
+		}
+	}
 }
 
 const (

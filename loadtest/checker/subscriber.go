@@ -51,7 +51,8 @@ type Subscriber struct {
 
 	// static
 	name   string
-	run    string
+	target string          // "runs/r" or "threads/t"
+	last   stream.RunID    // of a thread, the run with whose end the subscriber is content
 	hubs   func() []string // http://host:port
 	habits Habits
 	rng    *rand.Rand
@@ -70,19 +71,34 @@ type Subscriber struct {
 
 // NewSubscriber makes a subscriber of a run at any of the hubs; seed decides what it does.
 func NewSubscriber(name, run string, hubs func() []string, habits Habits, seed uint64) *Subscriber {
+	return newSubscriber(name, "runs/"+run, hubs, habits, seed)
+}
+
+// NewThreadSubscriber makes a subscriber of a thread, which follows it up to the end of the run last.
+func NewThreadSubscriber(name, thread string, last stream.RunID, hubs func() []string, habits Habits, seed uint64) *Subscriber {
+	s := newSubscriber(name, "threads/"+thread, hubs, habits, seed)
+	s.last = last
+	return s
+}
+
+func newSubscriber(name, target string, hubs func() []string, habits Habits, seed uint64) *Subscriber {
 	return &Subscriber{
-		name: name, run: run, hubs: hubs, habits: habits, rng: rand.New(rand.NewPCG(seed, 1)), view: newView(),
+		name: name, target: target, hubs: hubs, habits: habits, rng: rand.New(rand.NewPCG(seed, 1)), view: newView(),
 		Figures: Figures{Resets: map[string]int{}, Closes: map[string]int{}},
 	}
 }
 
-// Ended says whether it saw the run's end.
+// Name is the subscriber's in reports.
+func (s *Subscriber) Name() string { return s.name }
+
+// Ended says whether it saw the run's end, or that of the thread's last run.
 func (s *Subscriber) Ended() bool { return s.ended }
 
 // eventLine is an event with its cursor, "" where it has none.
 type eventLine struct {
 	id    string
 	event event
+	size  int // in bytes, over SSE
 }
 
 // event is what the checker reads of an event.
@@ -152,13 +168,13 @@ func (s *Subscriber) entry(l eventLine) {
 		return
 	}
 	s.Figures.Deliveries++
-	s.steps = append(s.steps, step{kind: entryStep, id: idOf(l.id), n: l.event.counter()})
+	s.steps = append(s.steps, step{kind: entryStep, id: idOf(l.id), run: runOf(l.id), n: l.event.counter()})
 	s.cursor = l.id
 }
 
 // bracket applies what was buffered, at its end.
 func (s *Subscriber) bracket(live string, omitted int) {
-	st := step{kind: bracketStep, id: idOf(live), from: idOf(s.from), fresh: s.mode == "fresh", omitted: omitted}
+	st := step{kind: bracketStep, id: idOf(live), run: runOf(live), from: idOf(s.from), fresh: s.mode == "fresh", omitted: omitted}
 	if st.fresh {
 		s.view = newView()
 	}
@@ -191,11 +207,18 @@ func (s *Subscriber) reset(reason string) {
 	s.cursor, s.view, s.open, s.buffered = "", newView(), false, nil
 }
 
+// end takes the end of the run that the cursor belongs to.
 func (s *Subscriber) end() {
 	if !s.ended {
-		s.ended = true
+		s.ended = s.last == "" || runOf(s.cursor) == stream.HashRun(s.last)
 		s.steps = append(s.steps, step{kind: endStep})
 	}
+}
+
+// runOf is the hash of the run that a thread's cursor names.
+func runOf(cursor string) uint32 {
+	c, _ := stream.ParseCursor(cursor) // others have none
+	return c.Run
 }
 
 // idOf is the entry that a cursor names; zero for none.
