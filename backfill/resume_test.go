@@ -349,6 +349,24 @@ func TestLag(t *testing.T) {
 		r.publish(t, "r1", deltas("r1", 50)...)
 		w.expect("catchup:events" + strings.Repeat(" +text", 50) + " live")
 	})
+	pasts := map[string]Request{"by snapshot": {Run: "r1"}, "by pages": {Run: "r1", FromStart: true}, "of a thread": {Thread: "t1"}}
+	for name, req := range pasts {
+		bubble(t, fmt.Sprintf("%s (%s)", "one that overflows while its past is sent is brought on behind it", name), func(t *testing.T) {
+			r := newRig(t, Config{Hub: hub.Config{QueueBytes: queue}})
+			r.begin(t, "r1", "t1")
+			r.publish(t, "r1", append([]string{opening("r1")}, deltas("r1", 20)...)...)
+			w := r.attach(t, req)
+			for len(w.words) == 0 || w.words[len(w.words)-1] != "live" { // what it took of its past; the rest is on its way
+				if !w.next(time.Second) {
+					t.Fatal(w.words)
+				}
+			}
+			r.publish(t, "r1", deltas("r1", 50)...)
+			w.expect("catchup:snapshot MESSAGES STATE live")
+			r.publish(t, "r1", delta("r1", "b"))
+			w.expect("+text")
+		})
+	}
 	bubble(t, "a slow reader costs others nothing", func(t *testing.T) {
 		r := newRig(t, Config{Hub: hub.Config{QueueBytes: queue}})
 		r.begin(t, "r1", "t1")

@@ -108,6 +108,38 @@ func (s *countingSource) interrupt(ctx context.Context, shards []uint64) error {
 	return s.source.interrupt(ctx, shards)
 }
 
+// deafSource loses every interrupt.
+type deafSource struct{ source }
+
+func (deafSource) interrupt(context.Context, []uint64) error { return nil }
+
+func TestALostWakeUpCostsABlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newMemory(t)
+		appendN(t, log, "r", 3, "there")
+		tail := newTail(deafSource{log.NewTail(TailConfig{}).src}, log.Keys(), TailConfig{})
+		defer runTail(t, tail)()
+		defer tail.Follow("quiet", ID{}, func(Batch) {})()
+		synctest.Wait() // blocked in a read
+		var r heard
+		defer tail.Follow("r", ID{}, r.sink)()
+		synctest.Wait()
+		if len(r.entries) > 0 {
+			t.Fatal("the wake-up wasn't lost")
+		}
+		time.Sleep(tail.cfg.Block)
+		synctest.Wait()
+		if len(r.entries) != 3 {
+			t.Errorf("%d entries a block later", len(r.entries))
+		}
+		appendN(t, log, "r", 1, "comes") // and then as ever
+		synctest.Wait()
+		if len(r.entries) != 4 || len(r.errs) > 0 {
+			t.Errorf("%d entries, %v", len(r.entries), r.errs)
+		}
+	})
+}
+
 func TestManyFollowsAtOnceCostFewInterrupts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newMemory(t)
