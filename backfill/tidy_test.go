@@ -158,7 +158,7 @@ func TestRunsThatEndAreAbandonedOrDeletedLeaveNothing(t *testing.T) {
 				}
 			}
 			if i%6 == 1 && i%5 != 0 { // somebody reads it
-				if _, err := s.Run(t.Context(), stream.RunID(run)); err != nil {
+				if _, err := s.Run(t.Context(), stream.RunID(run), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -196,7 +196,7 @@ func TestRunsThatEndAreAbandonedOrDeletedLeaveNothing(t *testing.T) {
 		for round := from; round <= to; round++ {
 			week(round)
 			one.grow(t, 3500)
-			if _, err := s.Run(t.Context(), one.run); err != nil { // a hub reads it
+			if _, err := s.Run(t.Context(), one.run, nil); err != nil { // a hub reads it
 				t.Fatal(err)
 			}
 		}
@@ -247,7 +247,7 @@ func TestAColdAttachReadsFewEntriesOfRedis(t *testing.T) {
 			recs = recs[:0]
 		}
 	}
-	if _, err := warm.Run(t.Context(), "r1"); err != nil {
+	if _, err := warm.Run(t.Context(), "r1", nil); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a checkpoint of the last entries", func() bool {
@@ -271,7 +271,7 @@ func TestAColdAttachReadsFewEntriesOfRedis(t *testing.T) {
 	}
 	cold, _, _ := onRedis(t, server.URL(), Config{})
 	before := calls()
-	d, err := cold.Run(t.Context(), "r1")
+	d, err := cold.Run(t.Context(), "r1", nil)
 	if err != nil || d.Entries < n-500 || d.History != "full" {
 		t.Fatalf("%+v %v", d, err)
 	}
