@@ -124,6 +124,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) erro
 			return err
 		}
 	}
+	stand, err := caller.Sit()
+	if err != nil {
+		return err
+	}
+	defer stand()
 	ctx, leave, ok := s.group.Join(r.Context())
 	if !ok {
 		return transport.Draining()
