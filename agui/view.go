@@ -36,8 +36,6 @@ type View struct {
 
 	once     sync.Once
 	preamble Preamble
-	veilOnce sync.Once
-	veiled   *View
 }
 
 type viewMessage struct {

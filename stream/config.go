@@ -20,6 +20,8 @@ type Config struct {
 	KeyPrefix string
 	// RegistryMaxLen is about how many entries the registry keeps. 0 means [DefaultRegistryMaxLen].
 	RegistryMaxLen int64
+	// Security is how connections to Redis are secured beyond what the URL says.
+	Security Security
 	// Now is the clock for the scores of new runs and, in [Memory], for entry ids. Nil means [time.Now].
 	Now func() time.Time
 }

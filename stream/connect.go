@@ -20,8 +20,10 @@ var ErrBadURL = errors.New("stream: bad redis URL")
 // dialer makes clients of one server. Each purpose has one of its own, so that blocked readers never keep
 // others from a connection and appends are never sent twice.
 type dialer struct {
-	cluster bool
-	client  func(use) redis.UniversalClient
+	cluster     bool
+	credentials *credentials  // nil where they stand in the URL
+	maxAge      time.Duration // of connections; 0 is any
+	client      func(use) redis.UniversalClient
 }
 
 // use is what a client is for.
@@ -57,7 +59,7 @@ func tuningOf(u use) tuning {
 }
 
 // newDialer reads a URL. See [Connect] for its forms.
-func newDialer(raw string) (*dialer, error) {
+func newDialer(raw string, security Security) (*dialer, error) {
 	u, err := url.Parse(raw)
 	if err != nil || strings.Contains(u.Path, "@") {
 		return nil, fmt.Errorf("%w: it can't be parsed; special characters of a password must be percent-encoded", ErrBadURL)
@@ -69,22 +71,32 @@ func newDialer(raw string) (*dialer, error) {
 	u.Scheme = scheme
 	switch kind {
 	case "":
-		return singleDialer(u)
+		return singleDialer(u, security)
 	case "sentinel":
-		return sentinelDialer(u)
+		return sentinelDialer(u, security)
 	case "cluster":
-		return clusterDialer(u)
+		return clusterDialer(u, security)
 	default:
 		return nil, fmt.Errorf("%w: %q after the plus; sentinel and cluster are known", ErrBadURL, kind)
 	}
 }
 
-func singleDialer(u *url.URL) (*dialer, error) {
+func singleDialer(u *url.URL, security Security) (*dialer, error) {
 	base, err := redis.ParseURL(u.String())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadURL, err)
 	}
-	return &dialer{client: func(use use) redis.UniversalClient {
+	if base.TLSConfig, err = security.tls(base.TLSConfig); err != nil {
+		return nil, err
+	}
+	from, err := security.provider(base.Username)
+	if err != nil {
+		return nil, err
+	}
+	if from != nil {
+		base.CredentialsProviderContext, base.ConnMaxLifetime = from.get, maxAge(base.ConnMaxLifetime)
+	}
+	return &dialer{credentials: from, maxAge: base.ConnMaxLifetime, client: func(use use) redis.UniversalClient {
 		o, t := *base, tuningOf(use)
 		o.ContextTimeoutEnabled = true
 		o.DisableIdentity = true
@@ -101,7 +113,7 @@ func singleDialer(u *url.URL) (*dialer, error) {
 	}}, nil
 }
 
-func sentinelDialer(u *url.URL) (*dialer, error) {
+func sentinelDialer(u *url.URL, security Security) (*dialer, error) {
 	base, err := redis.ParseFailoverURL(u.String())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadURL, err)
@@ -112,7 +124,17 @@ func sentinelDialer(u *url.URL) (*dialer, error) {
 	if base.ReplicaOnly || base.RouteByLatency || base.RouteRandomly {
 		return nil, fmt.Errorf("%w: replicas lag behind; reads must go to the master", ErrBadURL)
 	}
-	return &dialer{client: func(use use) redis.UniversalClient {
+	if base.TLSConfig, err = security.tls(base.TLSConfig); err != nil {
+		return nil, err
+	}
+	from, err := security.provider(base.Username)
+	if err != nil {
+		return nil, err
+	}
+	if from != nil {
+		base.CredentialsProviderContext, base.ConnMaxLifetime = from.get, maxAge(base.ConnMaxLifetime)
+	}
+	return &dialer{credentials: from, maxAge: base.ConnMaxLifetime, client: func(use use) redis.UniversalClient {
 		o, t := *base, tuningOf(use)
 		o.ContextTimeoutEnabled = true
 		o.DisableIdentity = true
@@ -128,7 +150,7 @@ func sentinelDialer(u *url.URL) (*dialer, error) {
 	}}, nil
 }
 
-func clusterDialer(u *url.URL) (*dialer, error) {
+func clusterDialer(u *url.URL, security Security) (*dialer, error) {
 	base, err := redis.ParseClusterURL(u.String())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadURL, err)
@@ -136,7 +158,17 @@ func clusterDialer(u *url.URL) (*dialer, error) {
 	if base.ReadOnly || base.RouteByLatency || base.RouteRandomly {
 		return nil, fmt.Errorf("%w: replicas lag behind; reads must go to the masters", ErrBadURL)
 	}
-	return &dialer{cluster: true, client: func(use use) redis.UniversalClient {
+	if base.TLSConfig, err = security.tls(base.TLSConfig); err != nil {
+		return nil, err
+	}
+	from, err := security.provider(base.Username)
+	if err != nil {
+		return nil, err
+	}
+	if from != nil {
+		base.CredentialsProviderContext, base.ConnMaxLifetime = from.get, maxAge(base.ConnMaxLifetime)
+	}
+	return &dialer{cluster: true, credentials: from, maxAge: base.ConnMaxLifetime, client: func(use use) redis.UniversalClient {
 		o, t := *base, tuningOf(use)
 		o.ContextTimeoutEnabled = true
 		o.DisableIdentity = true
@@ -164,7 +196,7 @@ func Connect(rawURL string, cfg Config) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDialer(rawURL)
+	d, err := newDialer(rawURL, cfg.Security)
 	if err != nil {
 		return nil, err
 	}

@@ -203,7 +203,7 @@ func (l *Redis) NewTail(cfg TailConfig) *Tail {
 	client := l.dialer.client(useReaders)
 	l.readers.Store(observe(client, true))
 	if single, ok := client.(connClient); ok && !cfg.Poll {
-		return newTail(newBlockSource(single, l.keys, randomHex()), l.keys, cfg)
+		return newTail(newBlockSource(single, l.keys, randomHex(), l.dialer.maxAge), l.keys, cfg)
 	}
 	return newTail(newSweepSource(client), l.keys, cfg) // on a cluster always
 }

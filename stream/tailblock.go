@@ -24,11 +24,18 @@ type blockSource struct {
 	client  connClient
 	keys    Keys
 	process string
+	maxAge  time.Duration // of a connection; 0 is any
 
 	// guarded by mu
 	mu      sync.Mutex
-	control map[uint64]ID          // newest control entry seen, by shard
-	conns   map[uint64]*redis.Conn // by shard, until an error
+	control map[uint64]ID        // newest control entry seen, by shard
+	conns   map[uint64]shardConn // by shard, until an error or the age
+}
+
+// shardConn is a connection and since when it is in use.
+type shardConn struct {
+	*redis.Conn
+	since time.Time
 }
 
 // connClient is a client that gives connections away.
@@ -40,20 +47,28 @@ type connClient interface {
 // pipeliner is a client or one of its connections.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
-func newBlockSource(client connClient, keys Keys, process string) *blockSource {
-	return &blockSource{client: client, keys: keys, process: process, control: make(map[uint64]ID), conns: make(map[uint64]*redis.Conn)}
+func newBlockSource(client connClient, keys Keys, process string, maxAge time.Duration) *blockSource {
+	return &blockSource{
+		client: client, keys: keys, process: process, maxAge: maxAge, control: make(map[uint64]ID), conns: make(map[uint64]shardConn),
+	}
 }
 
-// conn is the shard's connection.
+// conn is the shard's connection. One that has come of age is given back first, and the pool makes a new one.
 func (s *blockSource) conn(shard uint64) *redis.Conn {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	c := s.conns[shard]
-	if c == nil {
-		c = s.client.Conn()
-		s.conns[shard] = c
+	s.mu.Unlock()
+	if c.Conn != nil && s.maxAge > 0 && time.Since(c.since) > s.maxAge {
+		s.drop(shard)
+		c.Conn = nil
 	}
-	return c
+	if c.Conn == nil {
+		c = shardConn{Conn: s.client.Conn(), since: time.Now()}
+		s.mu.Lock()
+		s.conns[shard] = c
+		s.mu.Unlock()
+	}
+	return c.Conn
 }
 
 // drop gives the shard's connection back.
@@ -62,7 +77,7 @@ func (s *blockSource) drop(shard uint64) {
 	c := s.conns[shard]
 	delete(s.conns, shard)
 	s.mu.Unlock()
-	if c != nil {
+	if c.Conn != nil {
 		_ = c.Close() // it fails where the client was closed before it
 	}
 }

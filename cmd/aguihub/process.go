@@ -100,9 +100,6 @@ func newProcess(ctx context.Context, flags *serveCommand, logger *zap.Logger) (_
 func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s: %w: something else listens there; %[1]s HOST:PORT takes another port, port 0 a free one", flag, err)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
@@ -118,13 +115,16 @@ func (p *process) openRedis() error {
 		}
 		url = p.embedded.URL()
 	}
+	security := stream.Security{
+		CAFile: p.flags.RedisCA, CertFile: p.flags.RedisCert, KeyFile: p.flags.RedisKey, CredentialsFile: p.flags.RedisCredentialsFile,
+	}
 	issuers, err := p.flags.issuers()
 	if err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}
 	for _, tenant := range tenantsOf(issuers) {
 		s := &stack{tenant: tenant, prefix: tenantPrefix(p.flags.KeyPrefix, tenant)}
-		if s.redis, err = stream.Connect(url, stream.Config{KeyPrefix: s.prefix}); err != nil {
+		if s.redis, err = stream.Connect(url, stream.Config{KeyPrefix: s.prefix, Security: security}); err != nil {
 			return usagef("--redis: %w", err)
 		}
 		s.tail = s.redis.NewTail(stream.TailConfig{})
@@ -171,7 +171,7 @@ func (p *process) banner(w io.Writer) {
 		}
 	}
 	if p.flags.demo() {
-		line("demo", "a run after another, in threads demo, demo-thread-2, …")
+		line("demo", "a run after another, in threads demo, demo-2, …")
 	}
 	switch {
 	case p.metrics != nil:

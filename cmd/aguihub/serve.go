@@ -25,10 +25,14 @@ const (
 type serveCommand struct {
 	Listen string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the hub: attaches, ingest, look-ups and the page. Other than loopback needs --auth-config, --auth-issuer or --insecure-no-auth (${default})."`
 
-	Redis               string `placeholder:"URL" help:"Redis ≥ 7.0 or Valkey: a redis://, rediss://, redis+sentinel:// or redis+cluster:// URL. Without it the hub brings an embedded one, which forgets everything when it stops."`
-	RedisConfigure      bool   `help:"Let the hub set Redis' maxmemory-policy to noeviction at its start. Without it the hub never changes Redis' configuration."`
-	KeyPrefix           string `default:"agui" placeholder:"PREFIX" help:"First part of every Redis key, [a-z0-9-]{1,64} (${default})."`
-	EmbeddedRedisListen string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Loopback address of the embedded Redis; port 0 takes a free one, which is printed (${default})."`
+	Redis                string `placeholder:"URL" help:"Redis ≥ 7.0 or Valkey: a redis://, rediss://, redis+sentinel:// or redis+cluster:// URL. Without it the hub brings an embedded one, which forgets everything when it stops."`
+	RedisCA              string `placeholder:"FILE" help:"Certificates (PEM) that Redis' own must descend from, instead of the system's; for rediss URLs."`
+	RedisCert            string `placeholder:"FILE" help:"Certificate (PEM) that the hub shows to Redis; read at each handshake."`
+	RedisKey             string `placeholder:"FILE" help:"Key (PEM) of that certificate."`
+	RedisCredentialsFile string `placeholder:"FILE" help:"File with Redis' password, or with user and password on two lines, in place of the URL's. It is read for each connection, and connections are made anew every five minutes."`
+	RedisConfigure       bool   `help:"Let the hub set Redis' maxmemory-policy to noeviction at its start. Without it the hub never changes Redis' configuration."`
+	KeyPrefix            string `default:"agui" placeholder:"PREFIX" help:"First part of every Redis key, [a-z0-9-]{1,64} (${default})."`
+	EmbeddedRedisListen  string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Loopback address of the embedded Redis; port 0 takes a free one, which is printed (${default})."`
 
 	Demo    *bool `negatable:"" help:"Run the demo agent, which publishes a run after another (on with the embedded Redis, else off)."`
 	Console *bool `negatable:"" help:"Serve the page at / (on with the embedded Redis, else off)."`
@@ -140,6 +144,12 @@ func (c *serveCommand) validate() error {
 		bad("--embedded-redis-listen: %w", err)
 	} else if !isLoopback(host) {
 		bad("--embedded-redis-listen %s: loopback only, since it has no password", c.EmbeddedRedisListen)
+	}
+	if (c.RedisCert == "") != (c.RedisKey == "") {
+		bad("--redis-cert, --redis-key: both or neither")
+	}
+	if c.embedded() && (c.RedisCA != "" || c.RedisCert != "" || c.RedisCredentialsFile != "" || c.RedisConfigure) {
+		bad("--redis-ca, --redis-cert, --redis-credentials-file and --redis-configure are of use with --redis only")
 	}
 	if _, err := stream.NewKeys(c.KeyPrefix); err != nil {
 		bad("--key-prefix: %w", err)

@@ -53,13 +53,17 @@ const keepAll = "noeviction"
 // watch logs what changes about Redis while the hub serves. It is for one goroutine.
 type watch struct {
 	logger      *zap.Logger
+	redis       *stream.Redis
 	tail        *stream.Tail
+	stale       bool // the credentials file can't be read
 	policy      string
 	silent      bool // Redis doesn't tell
 	uninterrupt bool // the tail's reads can't be interrupted
 }
 
-func newWatch(p *process, s *stack) *watch { return &watch{logger: p.logger, tail: s.tail} }
+func newWatch(p *process, s *stack) *watch {
+	return &watch{logger: p.logger, redis: s.redis, tail: s.tail}
+}
 
 // told takes what Redis tells.
 func (w *watch) told(s stream.Server, err error) {
@@ -67,6 +71,11 @@ func (w *watch) told(s stream.Server, err error) {
 	if h := w.tail.Health(); (h.InterruptErr != nil) != w.uninterrupt {
 		if w.uninterrupt = h.InterruptErr != nil; w.uninterrupt {
 			logger.Warn("reads can't be interrupted: runs are followed up to two seconds late. The user needs XADD and PEXPIRE on {PREFIX:tail:*", zap.Error(h.InterruptErr))
+		}
+	}
+	if stale := w.redis.CredentialsErr(); (stale != nil) != w.stale {
+		if w.stale = stale != nil; w.stale {
+			logger.Error("--redis-credentials-file can't be read: what was read before it stays in use", zap.Error(stale))
 		}
 	}
 	if err != nil {

@@ -15,12 +15,9 @@ import threading
 import time
 import uuid
 
-try:
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-except ImportError:
-    sys.exit("needs redis-py: pip install redis. Debian's python3-redis is for /usr/bin/python3, which may not be the first on the PATH")
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 WINDOW = 0.020  # seconds that an event may wait for others, which then share a round trip
 LEASE = 30  # seconds without a sign of life after which a hub ends the run

@@ -78,11 +78,10 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	caller, err := transport.Allow(r, transport.Ask{Scope: auth.Read, Thread: thread})
-	if err != nil {
+	if _, err := transport.Allow(r, transport.Ask{Scope: auth.Read, Thread: thread}); err != nil {
 		return err
 	}
-	conversation, err := s.service.Messages(r.Context(), thread, caller.Grant)
+	conversation, err := s.service.Messages(r.Context(), thread)
 	if errors.Is(err, backfill.ErrUnknownRun) {
 		return errUnknownThread
 	}
