@@ -25,6 +25,7 @@ const (
 	ReasonBeforeStart Reason = "before_start" // before the first RUN_STARTED or RUN_ERROR
 	ReasonAfterEnd    Reason = "after_end"    // after the first terminal event
 	ReasonUnclosed    Reason = "unclosed"     // sent, behind closings
+	ReasonOtherThread Reason = "other_thread" // a RUN_STARTED of another thread than the run's first one
 	ReasonInvalidEnd  Reason = "invalid_end"  // a terminal event that is none: RUN_ERROR is sent in its place
 )
 
@@ -46,6 +47,10 @@ type Verdict struct {
 	Restart  bool     // RUN_STARTED while the run was open: everything begins anew
 	Late     bool     // MESSAGES_SNAPSHOT after the end: not sent, but folded
 	Fold     bool     // the fold takes it
+	// Private says that the event is of a message that a veil hides, PrivateClosings which of Closings are; nil for none. Set
+	// by Run.
+	Private         bool
+	PrivateClosings []bool
 }
 
 // Admission judges the entries of one run, in order: what @ag-ui/client 1.0.0 would reject is withheld and leaves no

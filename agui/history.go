@@ -26,6 +26,7 @@ type closedItem struct {
 	opened  Position
 	closed  Position
 	closing []byte
+	private bool // of a message that a veil hides
 }
 
 // itemKey tells explicit items apart.
@@ -50,7 +51,7 @@ func (a *Admission) remember(o *opened) {
 		h.floor = h.items[half-1].closed
 		h.items = append(make([]closedItem, 0, maxClosed), h.items[half:]...)
 	}
-	h.items = append(h.items, closedItem{key: o.key(), opened: o.at, closed: a.at, closing: o.closing()})
+	h.items = append(h.items, closedItem{key: o.key(), opened: o.at, closed: a.at, closing: o.closing(), private: private(o.kind, o.opener)})
 }
 
 func (o *opened) key() itemKey {

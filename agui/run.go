@@ -91,10 +91,39 @@ func (r *Run) Apply(en Entry) Verdict {
 	if v.Fold {
 		r.take()
 	}
+	r.markPrivate(&v)
 	if v.End {
 		r.end(v)
 	}
 	return v
+}
+
+// markPrivate notes what of a verdict a veil hides. It comes behind the fold, which knows the roles of messages.
+func (r *Run) markPrivate(v *Verdict) {
+	if v.Fold {
+		switch ef := r.adm.effect(); ef.typ {
+		case TextMessageStart, TextMessageContent, TextMessageEnd:
+			v.Private = r.isPrivate(ef.id)
+		default:
+		}
+	}
+	for i, c := range v.Closings {
+		if r.hides(c) {
+			if v.PrivateClosings == nil {
+				v.PrivateClosings = make([]bool, len(v.Closings))
+			}
+			v.PrivateClosings[i] = true
+		}
+	}
+}
+
+// otherThread says whether the event is a RUN_STARTED of another thread than the run began in: that one stays its own.
+func (r *Run) otherThread() bool {
+	if r.event.Type != RunStarted || r.adm.Ended() || r.fold.started == nil {
+		return false
+	}
+	thread := member(r.fold.started, "threadId")
+	return isString(thread) && checkEvent(&r.event) == nil && decode(thread) != r.event.ThreadID()
 }
 
 func (r *Run) admit(en Entry) Verdict {
@@ -111,6 +140,9 @@ func (r *Run) admit(en Entry) Verdict {
 		if v, fatal := r.patch(); fatal {
 			return v
 		}
+	}
+	if r.otherThread() {
+		return withheld(ReasonOtherThread, "RUN_STARTED of another thread than the run began in")
 	}
 	v := r.adm.Admit(&r.event)
 	v.Event = r.event.Raw

@@ -36,6 +36,8 @@ type View struct {
 
 	once     sync.Once
 	preamble Preamble
+	veilOnce sync.Once
+	veiled   *View
 }
 
 type viewMessage struct {

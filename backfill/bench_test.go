@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
@@ -18,8 +19,9 @@ type benchLog struct {
 	*stream.Tail
 }
 
-// BenchmarkAttach is an attach from the request to the end of its bracket, on a hub that follows the run already: time
-// and bytes must not grow with the events. The conversation weighs 20 KB.
+// BenchmarkAttach is an attach, or a reconnect by a cursor in the middle of the run, from the request to the end of its
+// bracket, on a hub that follows the run already: time and bytes must not grow with the events. The conversation weighs 20
+// KB. A fresh attach must not weigh more than 1.1 times the snapshots that it carries.
 func BenchmarkAttach(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("%d events", n), func(b *testing.B) {
@@ -39,43 +41,61 @@ func BenchmarkAttach(b *testing.B) {
 					b.Error(err)
 				}
 			}()
-			writeLongRun(b, memory, n)
-			bytes := 0
-			attach := func() {
-				session, err := service.Attach(ctx, backfill.Request{Run: "long"})
+			middle := writeLongRun(b, memory, n)
+			bytes, snapshots := 0, 0
+			attach := func(after string) {
+				session, err := service.Attach(ctx, backfill.Request{Run: "long", After: after})
 				if err != nil {
 					b.Fatal(err)
 				}
 				defer session.Close()
-				items, err := session.Next(ctx)
-				if err != nil {
-					b.Fatal(err)
-				}
-				bytes = 0
-				for _, it := range items {
-					bytes += len(it.Event) + len(it.Line)
+				bytes, snapshots = 0, 0
+				for live := false; !live; {
+					items, err := session.Next(ctx)
+					if err != nil {
+						b.Fatal(err)
+					}
+					for _, it := range items {
+						bytes += len(it.Event) + len(it.Line)
+						if strings.Contains(string(it.Event), "_SNAPSHOT") {
+							snapshots += len(it.Event)
+						}
+						live = live || it.Control == backfill.ControlLive
+					}
 				}
 			}
-			attach() // the cold one reads the run
-			b.ReportAllocs()
-			for b.Loop() {
-				attach()
+			attach("") // the cold one reads the run
+			for name, after := range map[string]string{"attach": "", "reconnect": middle} {
+				b.Run(name, func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						attach(after)
+					}
+					b.ReportMetric(float64(bytes), "bytes/attach")
+					b.ReportMetric(float64(bytes)/float64(max(snapshots, 1)), "x-snapshots")
+					if after == "" && bytes*10 > snapshots*11 {
+						b.Errorf("%d bytes for snapshots of %d", bytes, snapshots)
+					}
+				})
 			}
-			b.ReportMetric(float64(bytes), "bytes/attach")
 		})
 	}
 }
 
-func writeLongRun(b *testing.B, log *stream.Memory, n int) {
+// writeLongRun returns a cursor in the middle of the run.
+func writeLongRun(b *testing.B, log *stream.Memory, n int) string {
 	b.Helper()
-	if _, err := log.Append(b.Context(), "long", longRun(n)...); err != nil {
+	recs := longRun(n)
+	ids, err := log.Append(b.Context(), "long", recs...)
+	if err != nil {
 		b.Fatal(err)
 	}
+	return stream.Cursor{Entry: ids[n/2], Sum: stream.Checksum(recs[n/2].Event)}.String()
 }
 
 func longRun(n int) []stream.Record {
 	recs := []stream.Record{
-		{Event: []byte(`{"type":"RUN_STARTED","threadId":"t","runId":"long"}`)},
+		{Event: []byte(`{"type":"RUN_STARTED","threadId":"t","runId":"long","input":{"threadId":"t","runId":"long","messages":[],"tools":[],"context":[],"state":{},"forwardedProps":{}}}`)},
 		{Event: []byte(`{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`)},
 		{Event: []byte(`{"type":"STATE_SNAPSHOT","snapshot":{"n":0}}`)},
 	}

@@ -27,6 +27,7 @@ func (ses *Session) Current() stream.RunID { return ses.current.run }
 // Stalled tells those who watch a run through this hub that its producer's lease has lapsed since then, in milliseconds
 // since 1970. Each of them hears it once, until the run has a new entry, however often it is called.
 func (s *Service) Stalled(run stream.RunID, sinceMs int64) {
+	s.alone.Note(run, control(ControlStalled, controlStalled{ControlStalled, sinceMs}).Line)
 	s.hub.Note(run, control(ControlStalled, controlStalled{ControlStalled, sinceMs}).Line)
 }
 

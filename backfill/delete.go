@@ -88,6 +88,7 @@ func (s *Service) erase(ctx context.Context, run stream.RunID, thread stream.Thr
 
 // deleted drops all that is held of a run that somebody deleted. What is appended to its key later is another run.
 func (t *threads) deleted(info stream.RunInfo) {
+	t.service.losses.Add(1)
 	s := t.service
 	s.pasts.drop(info.Run)
 	s.keeper.forget(info.Run)

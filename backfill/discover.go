@@ -27,10 +27,13 @@ const (
 // know them: it sweeps the key space, slowly, until ctx ends, and then returns ctx's error. A sweep begins sweepEvery
 // after the last one ended, or later where it took long.
 func (s *Service) Discover(ctx context.Context, log Scanner) error {
-	d := discovery{service: s, seen: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	d := discovery{service: s, seen: map[uint64]struct{}{}, there: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
 	for {
 		begun := time.Now()
-		if err := log.Scan(ctx, func(runs []stream.RunID) error { return d.page(ctx, runs) }); err != nil && ctx.Err() == nil {
+		err := log.Scan(ctx, func(runs []stream.RunID) error { return d.page(ctx, runs) })
+		if err == nil {
+			d.swept()
+		} else if ctx.Err() == nil {
 			s.logger.Debug("sweeping for runs", zap.Error(err))
 		}
 		if err := sleep(ctx, sweepEvery+10*time.Since(begun)); err != nil {
@@ -42,25 +45,39 @@ func (s *Service) Discover(ctx context.Context, log Scanner) error {
 type discovery struct {
 	service *Service
 	seed    maphash.Seed
-	seen    map[uint64]struct{} // hashes of runs that are announced, or no runs
+	seen    map[uint64]struct{} // hashes of runs that are announced, or no runs, as of the last sweep
+	there   map[uint64]struct{} // those of them that this sweep has met
+	losses  int64               // as of the last look
+}
+
+// swept forgets the runs that the sweep hasn't met: should one come back it is another.
+func (d *discovery) swept() {
+	d.seen, d.there = d.there, d.seen
+	clear(d.there)
 }
 
 // page looks at the runs that weren't seen before.
 func (d *discovery) page(ctx context.Context, runs []stream.RunID) error {
+	if losses := d.service.losses.Load(); losses != d.losses { // what was there may be there anew
+		d.losses = losses
+		clear(d.seen)
+		clear(d.there)
+	}
 	for _, run := range runs {
 		h := maphash.String(d.seed, string(run))
-		if _, ok := d.seen[h]; ok {
-			continue
+		if len(d.there) >= maxSeen {
+			clear(d.there)
 		}
-		if len(d.seen) >= maxSeen {
-			clear(d.seen)
+		if _, ok := d.seen[h]; ok {
+			d.there[h] = struct{}{}
+			continue
 		}
 		known, err := d.meet(ctx, run)
 		if err != nil {
 			return err
 		}
 		if known {
-			d.seen[h] = struct{}{}
+			d.seen[h], d.there[h] = struct{}{}, struct{}{}
 		}
 	}
 	return sleep(ctx, pagePause)

@@ -52,5 +52,17 @@ func TestARunThatNobodyAnnouncedIsFoundByTheSweep(t *testing.T) {
 		if err != nil || len(events) != 1 || events[0].Thread != "t1" || events[0].State != stream.RunStarted {
 			t.Fatalf("registry: %v, %v", events, err)
 		}
+		// Redis forgets it, and the agent begins anew under its id.
+		if err := memory.Erase(ctx, "r1", "t1", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second)
+		if _, err := memory.Append(ctx, "r1", stream.Record{Event: []byte(`{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(12 * time.Second)
+		if runs, err = registry.Thread(ctx, "t1", 10); err != nil || len(runs) != 1 || runs[0].Run != "r1" {
+			t.Fatalf("thread after the loss: %v, %v", runs, err)
+		}
 	})
 }

@@ -107,8 +107,8 @@ func TestCheckpoints(t *testing.T) {
 		if got, want := bodies(t, cold, Request{Run: "r1", FromStart: true}), bodies(t, whole, Request{Run: "r1", FromStart: true}); got != want {
 			t.Error("from=start differs")
 		}
-		a, errA := cold.Run(t.Context(), "r1")
-		b, errB := whole.Run(t.Context(), "r1")
+		a, errA := cold.Run(t.Context(), "r1", nil)
+		b, errB := whole.Run(t.Context(), "r1", nil)
 		if fmt.Sprint(a, errA) != fmt.Sprint(b, errB) {
 			t.Errorf("look-up\n%+v %v, want\n%+v %v", a, errA, b, errB)
 		}
@@ -258,7 +258,7 @@ func TestDeletion(t *testing.T) {
 		}
 		run.ends(ErrDeleted)
 		idle.ends(ErrDeleted)
-		if _, err := b.Run(t.Context(), "r2"); err == nil {
+		if _, err := b.Run(t.Context(), "r2", nil); err == nil {
 			t.Error("it is still there")
 		}
 		page, _, err := b.Thread(t.Context(), "t1", ThreadPlace{}, 10)
@@ -279,7 +279,7 @@ func TestDeletion(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.ends(ErrDeleted)
-		if _, err := b.Messages(t.Context(), "t1"); err == nil {
+		if _, err := b.Messages(t.Context(), "t1", nil); err == nil {
 			t.Error("it is still there")
 		}
 	})

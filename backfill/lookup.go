@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/aguihub/aguihub/agui"
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/hub"
 	"github.com/aguihub/aguihub/stream"
 )
@@ -68,8 +69,8 @@ func (s *Service) peek(ctx context.Context, run stream.RunID, see func(m *machin
 	return nil
 }
 
-// Run tells all of a run. It fails with ErrUnknownRun where the run has no entry, and with stream.ErrWrongType.
-func (s *Service) Run(ctx context.Context, run stream.RunID) (Detail, error) {
+// Run tells of a run what a grant may see (nil: all). It fails with ErrUnknownRun where the run has no entry, and with stream.ErrWrongType.
+func (s *Service) Run(ctx context.Context, run stream.RunID, g *auth.Grant) (Detail, error) {
 	var d Detail
 	err := s.peek(ctx, run, func(m *machine) {
 		d = Detail{Summary: m.summary(), History: "partial", Cursor: m.cursor.String(), Reasons: map[string]int{}}
@@ -81,6 +82,11 @@ func (s *Service) Run(ctx context.Context, run stream.RunID) (Detail, error) {
 	})
 	if err != nil {
 		return d, err
+	}
+	if sightOf(g) == seesVeiled {
+		for i := range d.Withheld {
+			d.Withheld[i].Detail = "" // it may quote what is withheld
+		}
 	}
 	return d, s.besideStates(ctx, []*Summary{&d.Summary})
 }
@@ -191,8 +197,8 @@ func (s *Service) Runs(ctx context.Context, list Lister, before stream.ID, limit
 	return runs, next, err
 }
 
-// Messages tells what a thread has come to, by the run that started last. ErrUnknownRun means that it has no run.
-func (s *Service) Messages(ctx context.Context, thread stream.ThreadID) (Conversation, error) {
+// Messages tells what a thread has come to, as a grant may see it (nil: all), by the run that started last. ErrUnknownRun means that it has no run.
+func (s *Service) Messages(ctx context.Context, thread stream.ThreadID, g *auth.Grant) (Conversation, error) {
 	th, release, err := s.threads.open(ctx, thread)
 	if err != nil {
 		return Conversation{}, err
@@ -219,6 +225,7 @@ func (s *Service) Messages(ctx context.Context, thread stream.ThreadID) (Convers
 	if view.Size() > s.config.MaxConversation {
 		return Conversation{}, ErrTooLarge
 	}
+	view = sightOf(g).view(view)
 	c.Messages, c.State = view.Messages(), view.State()
 	return c, nil
 }
@@ -230,7 +237,7 @@ var ErrGone = errors.New("backfill: no such position in the run")
 // Events calls yield for the run's entries after a position (zero: from the first), as a session from the start would
 // give them, up to the head. It fails with ErrUnknownRun, stream.ErrWrongType, with ErrTrimmed or ErrGone before the first
 // yield, and with the error of yield.
-func (s *Service) Events(ctx context.Context, run stream.RunID, after stream.Cursor, yield func(Item) error) error {
+func (s *Service) Events(ctx context.Context, run stream.RunID, after stream.Cursor, g *auth.Grant, yield func(Item) error) error {
 	bounds, err := s.log.Bounds(ctx, run)
 	switch {
 	case err != nil:
@@ -251,7 +258,7 @@ func (s *Service) Events(ctx context.Context, run stream.RunID, after stream.Cur
 			return err
 		}
 		for _, d := range entries {
-			if err := yield(Item{Delivery: d, Cursor: d.Cursor}); err != nil {
+			if err := yield(Item{Delivery: sightOf(g).delivery(d), Cursor: d.Cursor}); err != nil {
 				return err
 			}
 		}

@@ -40,7 +40,7 @@ func (ses *Session) lost(ctx context.Context) ([]Item, error) {
 		requested = ses.place(ses.at).String()
 	}
 	line := ses.resetLine(reason, requested, bounds)
-	ses.service.pasts.clear() // they may be of what was lost, too
+	ses.service.lost()
 	ses.leaveRun()
 	ses.at, ses.attached, ses.lagged = stream.Cursor{}, false, false
 	ses.held, ses.finished = agui.Holder{}, nil

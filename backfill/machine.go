@@ -165,6 +165,13 @@ func deliver(id stream.ID, cursor stream.Cursor, v agui.Verdict) *hub.Delivery {
 	case v.Send:
 		d.Events = append(append(d.Events, v.Closings...), v.Event)
 	}
+	if v.Private || v.PrivateClosings != nil {
+		d.Private = make([]bool, len(d.Events))
+		copy(d.Private, v.PrivateClosings)
+		if len(d.Private) > 0 && v.Private {
+			d.Private[len(d.Private)-1] = true
+		}
+	}
 	return d
 }
 

@@ -158,7 +158,7 @@ func (ses *Session) replayed(rep *replay, deliveries []*hub.Delivery) (items []I
 		if last.Restart {
 			break
 		}
-		items = append(items, Item{Delivery: last, Cursor: ses.place(last.Cursor)})
+		items = append(items, Item{Delivery: ses.sight().delivery(last), Cursor: ses.place(last.Cursor)})
 		if last.End {
 			break
 		}

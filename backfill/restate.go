@@ -38,6 +38,7 @@ func (ses *Session) join(after stream.ID) (j joined, err error) {
 		ses.sub.Close()
 	}
 	ses.sub = sub
+	j.view = ses.sight().view(j.view)
 	if j.view.Size() > ses.service.config.MaxConversation {
 		return joined{}, ErrTooLarge
 	}

@@ -210,7 +210,7 @@ func byEvents(how Catchup, j joined) bool {
 // missed sends the missed events out of the ring.
 func (ses *Session) missed(items []Item, j joined) []Item {
 	for _, d := range j.missed {
-		items = append(items, Item{Delivery: d, Cursor: ses.place(d.Cursor)})
+		items = append(items, Item{Delivery: ses.sight().delivery(d), Cursor: ses.place(d.Cursor)})
 		if d.End {
 			break
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -107,6 +108,7 @@ type Service struct {
 	threads  *threads
 	stats    stats
 	keeper   *keeper
+	losses   atomic.Int64 // noticed by sessions, and deletions: whoever remembers runs looks anew
 }
 
 // New starts a service whose goroutines end with ctx; Close waits for them. newest is the registry's newest entry as
@@ -133,6 +135,12 @@ func (s *Service) Close() {
 
 // Figures reads the hub's figures.
 func (s *Service) Figures() hub.Figures { return s.hub.Figures() }
+
+// lost forgets what may be of entries that are gone.
+func (s *Service) lost() {
+	s.pasts.clear()
+	s.losses.Add(1)
+}
 
 // countReset counts a reset by its reason.
 func (s *Service) countReset(reason string) { s.stats.resets.Add(reason) }

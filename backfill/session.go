@@ -145,6 +145,8 @@ func (ses *Session) Close() {
 	ses.step = func(context.Context) ([]Item, error) { return nil, hub.ErrClosed }
 }
 
+func (ses *Session) sight() sight { return sightOf(ses.request.Grant) }
+
 func (ses *Session) leaveRun() {
 	if ses.sub != nil {
 		ses.sub.Close()
@@ -316,7 +318,7 @@ func (ses *Session) live(ctx context.Context) ([]Item, error) {
 			ses.items, ses.tailing = items, false
 			return ses.restarted(d.Cursor)
 		}
-		items = append(items, Item{Delivery: d, Cursor: ses.place(d.Cursor)})
+		items = append(items, Item{Delivery: ses.sight().delivery(d), Cursor: ses.place(d.Cursor)})
 		ses.at = d.Cursor
 		if d.End {
 			items = append(items, ses.end())
@@ -330,7 +332,7 @@ func (ses *Session) live(ctx context.Context) ([]Item, error) {
 // end is the current run's end for the subscriber.
 func (ses *Session) end() Item {
 	ses.feed.With(func(stream.ID) {
-		view := ses.machine.run.View()
+		view := ses.sight().view(ses.machine.run.View())
 		ses.held = view.Holder(position(ses.at.Entry))
 		_, ses.finished = view.LastFinish()
 		ses.endAt = ses.machine.end
@@ -391,7 +393,8 @@ func (ses *Session) nextRun(before threadRun) ([]Item, error) {
 	watch := false
 	ses.feed.With(func(stream.ID) {
 		m := ses.machine
-		watch = m.parent == before.run && !m.headless && (m.run.InputInEvent() || !m.run.InputKnown())
+		// Who doesn't see inputs gets the user's messages by a snapshot.
+		watch = m.parent == before.run && !m.headless && (m.run.InputInEvent() && ses.sight() != seesVeiled || !m.run.InputKnown())
 	})
 	if !watch {
 		return ses.restate(nil, modeSnapshot)

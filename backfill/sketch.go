@@ -61,7 +61,7 @@ func (a *ancestry) draw(ctx context.Context, run stream.RunID) (*sketch, error) 
 		if !lost {
 			return &sketch{thread: p.thread, start: p.start, end: p.end}, nil
 		}
-		a.pasts.clear() // others may be of what was lost, too
+		a.lost()
 	}
 	bounds, err := a.log.Bounds(ctx, run)
 	if err != nil {

@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/stream"
@@ -62,11 +64,56 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// The rule: whatever becomes of runs, Redis ends up with what it had before them: a week in a second.
+var weeks = flag.Int("weeks", 3, "how many weeks of runs go by")
+
+// held is what Redis holds of data, in bytes, without the registry, which has a bound of its own.
+func held(t *testing.T, client *redis.Client) int64 {
+	t.Helper()
+	info, err := client.InfoMap(t.Context(), "memory").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dataset, err := strconv.ParseInt(info["Memory"]["used_memory_dataset"], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := client.MemoryUsage(t.Context(), "agui:runs").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dataset - registry
+}
+
+// longOne is a run that goes on for weeks. It is trimmed as it grows.
+type longOne struct {
+	log *stream.Redis
+	run stream.RunID
+	n   int
+}
+
+func (l *longOne) grow(t *testing.T, n int) {
+	t.Helper()
+	for ; n > 0; n -= 100 {
+		var recs []stream.Record
+		if l.n == 0 {
+			recs = append(recs, stream.Record{Event: []byte(started(string(l.run), "t-long"))})
+		}
+		for range 100 {
+			l.n++
+			e := fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"P","content":{"i":%d}}`, l.n)
+			recs = append(recs, stream.Record{Event: []byte(e)})
+		}
+		if _, err := l.log.Append(t.Context(), l.run, recs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The rule: whatever becomes of runs, Redis ends up with what it had before them, in keys and in bytes: a week in a second.
 func TestRunsThatEndAreAbandonedOrDeletedLeaveNothing(t *testing.T) {
 	server := streamtest.StartRedis(t)
 	client := server.Client(t)
-	s, log, registry := onRedis(t, server.URL(), Config{Retention: 300 * time.Millisecond, ThreadRetention: 300 * time.Millisecond})
+	s, log, registry := onRedis(t, server.URL(), Config{Retention: 300 * time.Millisecond, ThreadRetention: 300 * time.Millisecond, MaxRunEntries: MinRunEntries})
 	ctx, stop := context.WithCancel(t.Context())
 	var tidying sync.WaitGroup
 	tidying.Go(func() {
@@ -111,7 +158,7 @@ func TestRunsThatEndAreAbandonedOrDeletedLeaveNothing(t *testing.T) {
 				}
 			}
 			if i%6 == 1 && i%5 != 0 { // somebody reads it
-				if _, err := s.Run(t.Context(), stream.RunID(run)); err != nil {
+				if _, err := s.Run(t.Context(), stream.RunID(run), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -139,13 +186,37 @@ func TestRunsThatEndAreAbandonedOrDeletedLeaveNothing(t *testing.T) {
 		}
 		return n
 	}
-	week(0)
-	first := flat()
-	for round := 1; round < 4; round++ {
-		week(round)
+	// through lets weeks go by, while one run goes on all the time.
+	through := func(from, to int) {
+		t.Helper()
+		one := &longOne{log: log, run: stream.RunID(fmt.Sprintf("long-%d", from))}
+		if _, err := log.Claim(t.Context(), one.run, stream.Claim{Producer: "p", TTL: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		for round := from; round <= to; round++ {
+			week(round)
+			one.grow(t, 3500)
+			if _, err := s.Run(t.Context(), one.run, nil); err != nil { // a hub reads it
+				t.Fatal(err)
+			}
+		}
+		key := log.Keys().Run(one.run)
+		eventually(t, "the long run is trimmed", func() bool { return client.XLen(t.Context(), key).Val() < int64(one.n) })
+		if left := client.PTTL(t.Context(), key).Val(); left != -1 {
+			t.Errorf("the long run expires in %v while it goes on", left)
+		}
+		add(string(one.run), finished(string(one.run), "t-long"))
 	}
-	if last := flat(); last > first+1 { // the janitor's turn comes and goes
+	through(0, 0)
+	first, before := flat(), held(t, client)
+	through(1, *weeks)
+	last, after := flat(), held(t, client)
+	if last > first+1 { // the janitor's turn comes and goes
 		t.Errorf("%d keys, %d after the first week", last, first)
+	}
+	t.Logf("%d bytes after the first week, %d after %d weeks", before, after, 1+*weeks)
+	if after > before+before/10+64<<10 {
+		t.Errorf("%d bytes, %d after the first week", after, before)
 	}
 	events, _, err := registry.List(t.Context(), stream.ID{}, 0)
 	if err != nil {
@@ -155,7 +226,7 @@ func TestRunsThatEndAreAbandonedOrDeletedLeaveNothing(t *testing.T) {
 	for _, e := range events {
 		states[e.State]++
 	}
-	if states[stream.RunAbandoned] == 0 || states[stream.RunDeleted] != 24 {
+	if states[stream.RunAbandoned] == 0 || states[stream.RunDeleted] != 6*(1+*weeks) {
 		t.Errorf("%v", states)
 	}
 }
@@ -176,7 +247,7 @@ func TestAColdAttachReadsFewEntriesOfRedis(t *testing.T) {
 			recs = recs[:0]
 		}
 	}
-	if _, err := warm.Run(t.Context(), "r1"); err != nil {
+	if _, err := warm.Run(t.Context(), "r1", nil); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a checkpoint of the last entries", func() bool {
@@ -200,7 +271,7 @@ func TestAColdAttachReadsFewEntriesOfRedis(t *testing.T) {
 	}
 	cold, _, _ := onRedis(t, server.URL(), Config{})
 	before := calls()
-	d, err := cold.Run(t.Context(), "r1")
+	d, err := cold.Run(t.Context(), "r1", nil)
 	if err != nil || d.Entries < n-500 || d.History != "full" {
 		t.Fatalf("%+v %v", d, err)
 	}

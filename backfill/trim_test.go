@@ -194,7 +194,7 @@ func TestWhatWasTrimmedIsSaid(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err = cold.Events(t.Context(), "r1", c, func(it Item) error {
+			err = cold.Events(t.Context(), "r1", c, nil, func(it Item) error {
 				if it.Cursor.String() != cursors[len(cursors)-1] {
 					n++
 				}

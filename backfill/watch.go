@@ -59,7 +59,7 @@ func (w *watch) page(ctx context.Context) ([]Item, error) {
 	items := w.items[:0]
 	for _, d := range entries {
 		if w.last.Less(d.ID) {
-			items = append(items, Item{Delivery: d, Cursor: w.place(d.Cursor)})
+			items = append(items, Item{Delivery: w.sight().delivery(d), Cursor: w.place(d.Cursor)})
 			w.last = d.ID
 		}
 	}

@@ -105,7 +105,8 @@ func (b *Bridge) forget(r *Run) {
 
 // open claims the thread at all hubs, checks what it says to a new run, and opens that.
 func (b *Bridge) open(ctx, wait context.Context, r *Run, rq Request, rc publish.RunConfig, asked agui.Input) (*publish.Run, error) {
-	if err := b.claimShared(ctx, wait, r, rq.Supersede); err != nil {
+	claimed, err := b.claimShared(ctx, wait, r, rq.Supersede)
+	if err != nil {
 		return nil, err
 	}
 	writer, err := b.openAlone(ctx, wait, rq, rc, asked)
@@ -115,6 +116,9 @@ func (b *Bridge) open(ctx, wait context.Context, r *Run, rq Request, rc publish.
 			b.logger.Warn("thread stays claimed for a while", zap.String("thread", r.thread), zap.Error(left))
 		}
 		return nil, err
+	}
+	if time.Since(claimed) < b.cfg.KeepEvery {
+		return writer, nil
 	}
 	if held, err := b.shared.Keep(ctx, r.thread, r.holder); err != nil || !held {
 		// It took so long that another one may have come first. This one ends in order, as superseded.
@@ -127,42 +131,51 @@ func (b *Bridge) open(ctx, wait context.Context, r *Run, rq Request, rc publish.
 // supersedePause is how long it is waited for a holder that can't be seen to end, before the thread is claimed again.
 const supersedePause = 200 * time.Millisecond
 
-// claimShared claims the thread for a run at all hubs.
-func (b *Bridge) claimShared(ctx, wait context.Context, r *Run, supersede bool) error {
+// claimShared claims the thread for a run at all hubs. It returns a time before that, which the claim outlasts by its whole time.
+func (b *Bridge) claimShared(ctx, wait context.Context, r *Run, supersede bool) (claimed time.Time, err error) {
 	var over Holder
 	for {
+		claimed = time.Now()
 		held, err := b.shared.Claim(ctx, r.thread, r.holder, over)
 		if err != nil {
-			return fmt.Errorf("claim thread: %w", err)
+			return claimed, fmt.Errorf("claim thread: %w", err)
 		}
 		if held == (Holder{}) {
-			return nil
+			return claimed, nil
 		}
 		ended, err := b.shared.Over(ctx, held.Run)
 		switch {
 		case err != nil:
-			return fmt.Errorf("run that holds the thread: %w", err)
+			return claimed, fmt.Errorf("run that holds the thread: %w", err)
 		case ended:
 			over = held
 			continue
 		case held.Run == r.holder.Run:
-			return publish.ErrExists
+			return claimed, publish.ErrExists
 		case !supersede || wait.Err() != nil:
-			return &BusyError{Run: held.Run}
+			return claimed, &BusyError{Run: held.Run}
 		}
-		if err := b.threads.Cancel(ctx, held.Run, "superseded"); err != nil {
-			return fmt.Errorf("cancel run: %w", err)
+		if err := b.supersedeHolder(ctx, wait, held.Run); err != nil {
+			return claimed, err
 		}
-		pause, cancel := context.WithTimeout(wait, supersedePause)
-		err = b.threads.Wait(pause, held.Run)
-		late := pause.Err() != nil
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil && !late:
-			return fmt.Errorf("wait for the end of a run: %w", err)
-		}
+	}
+}
+
+// supersedeHolder asks the run that holds the thread to end, and waits for that for a moment: it may not have begun, or be lost.
+func (b *Bridge) supersedeHolder(ctx, wait context.Context, run string) error {
+	if err := b.threads.Cancel(ctx, run, "superseded"); err != nil {
+		return fmt.Errorf("cancel run: %w", err)
+	}
+	pause, cancel := context.WithTimeout(wait, supersedePause)
+	defer cancel()
+	err := b.threads.Wait(pause, run)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && pause.Err() == nil:
+		return fmt.Errorf("wait for the end of a run: %w", err)
+	default:
+		return nil
 	}
 }
 

@@ -41,7 +41,7 @@ type Opener interface {
 	Open(ctx context.Context, rc publish.RunConfig) (*publish.Run, error)
 }
 
-// Agent publishes the runs demo-1, demo-2, … in the threads demo, demo-2, …, five each.
+// Agent publishes the runs demo-1, demo-2, … in the threads demo, demo-thread-2, …, five each.
 type Agent struct {
 	opener Opener
 	cfg    Config
@@ -68,7 +68,7 @@ func RunID(n int) stream.RunID { return stream.RunID("demo-" + strconv.Itoa(n)) 
 // ThreadID names the thread of run number n.
 func ThreadID(n int) stream.ThreadID {
 	if k := (n-1)/runsPerThread + 1; k > 1 {
-		return stream.ThreadID("demo-" + strconv.Itoa(k))
+		return stream.ThreadID("demo-thread-" + strconv.Itoa(k))
 	}
 	return "demo"
 }

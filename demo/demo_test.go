@@ -149,7 +149,7 @@ func TestThreadsAreBounded(t *testing.T) {
 	for _, n := range []int{1, 5, 6, 10, 11} {
 		got = append(got, string(RunID(n))+"@"+string(ThreadID(n)))
 	}
-	if want := []string{"demo-1@demo", "demo-5@demo", "demo-6@demo-2", "demo-10@demo-2", "demo-11@demo-3"}; !slices.Equal(got, want) {
+	if want := []string{"demo-1@demo", "demo-5@demo", "demo-6@demo-thread-2", "demo-10@demo-thread-2", "demo-11@demo-thread-3"}; !slices.Equal(got, want) {
 		t.Fatal(got)
 	}
 	if !slices.EqualFunc(scriptOf(7).beats, scriptOf(7).beats, func(a, b beat) bool { return bytes.Equal(a.event, b.event) && a.pause == b.pause }) {

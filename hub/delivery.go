@@ -18,6 +18,8 @@ type Delivery struct {
 	Reason string
 	// Detail is the reason in words for people, at most 300 bytes.
 	Detail string
+	// Private says of each of Events whether only some classes of subscribers get it; nil where all do.
+	Private []bool
 	// End says that the run ends with this entry, Restart that it began anew.
 	End, Restart bool
 	// Note is something about the run that is no entry of it: see [Hub.Note]. Nothing else is set then.
@@ -25,6 +27,21 @@ type Delivery struct {
 
 	size  int
 	wires [Wires]atomic.Pointer[[]byte]
+	shown [Classes]atomic.Pointer[Delivery]
+}
+
+// Classes is how many classes of subscribers there may be that see deliveries otherwise than they are.
+const Classes = 2
+
+// Shown returns the delivery as a class of subscribers sees it, made once for all of the class: it may be the same one, which
+// keeps one encoding for all. show may run more than once when several ask at the same time.
+func (d *Delivery) Shown(class int, show func(*Delivery) *Delivery) *Delivery {
+	if p := d.shown[class].Load(); p != nil {
+		return p
+	}
+	p := show(d)
+	d.shown[class].Store(p)
+	return p
 }
 
 // Wires is how many wire forms a Delivery can keep: whoever transports deliveries numbers its forms below it.

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -155,4 +156,36 @@ func TestDeliveryIsEncodedOnceForAForm(t *testing.T) {
 	if d.Wire(2, func(*Delivery) []byte { return nil }); n != 1 {
 		t.Errorf("encoded %d times", n)
 	}
+}
+
+// The rule (I5): what a subscriber holds that takes nothing stays under its bound, however much passes.
+func TestALaggedSubscribersMemoryIsBounded(t *testing.T) {
+	bubble(t, "while 100,000 entries pass", func(t *testing.T) {
+		const queue, ring, entries, batch = 64 << 10, 32 << 10, 100_000, 500
+		r := newRig(t, Config{QueueBytes: queue, RingBytes: ring})
+		f := r.loaded(t)
+		s, ok, err := f.JoinAfter(stream.ID{})
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		most := 0
+		for n := 0; n < entries; n += batch {
+			events := make([]string, batch)
+			for i := range events {
+				events[i] = strconv.Itoa(n + i)
+			}
+			r.publish(t, events...)
+			synctest.Wait()
+			most = max(most, s.queued())
+			if size := f.held().Rings; size > ring {
+				t.Fatalf("the ring holds %d bytes after %d entries", size, n)
+			}
+		}
+		if most > queue || s.queued() != 0 || r.Figures().Entries != entries {
+			t.Errorf("%d bytes at most, %d at last, %d entries", most, s.queued(), r.Figures().Entries)
+		}
+		if _, err := s.Next(t.Context(), nil); !errors.Is(err, ErrLagged) {
+			t.Error(err)
+		}
+	})
 }

@@ -47,16 +47,17 @@ func (r *Run) claim(ctx context.Context, events int) error {
 	return nil
 }
 
-// claimEarly claims the run before its first event, and says so in the registry, so that a reaper knows of it.
+// claimEarly claims the run before its first event, and at the same time says so in the registry, so that a reaper knows of it.
+// One without the other harms nobody.
 func (r *Run) claimEarly(ctx context.Context, thread stream.ThreadID) error {
-	if err := r.claim(ctx, 0); err != nil {
-		return err
-	}
 	info := stream.RunInfo{Run: r.info.Run, Thread: thread, Parent: r.info.Parent, State: stream.RunClaimed}
-	if err := r.pub.registry.Announce(ctx, info); err != nil {
-		return fmt.Errorf("announce claim: %w", err)
+	announced := make(chan error, 1)
+	go func() { announced <- r.pub.registry.Announce(ctx, info) }()
+	err := r.claim(ctx, 0)
+	if failed := <-announced; failed != nil {
+		err = errors.Join(err, fmt.Errorf("announce claim: %w", failed))
 	}
-	return nil
+	return err
 }
 
 // catchUp judges what others have written since the run was read: from here on they are fenced off. The caller has the

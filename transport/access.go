@@ -41,12 +41,15 @@ type AccessConfig struct {
 	Proxies []netip.Prefix
 	// Audit records who does what; nil records nothing.
 	Audit *audit.Log
+	// Limits bounds who is attached at once.
+	Limits Limits
 }
 
 // Access finds out who asks. Its methods may be called by anyone at once.
 type Access struct {
 	config AccessConfig
 	logger *zap.Logger
+	seats  seats
 }
 
 // NewAccess returns an access.

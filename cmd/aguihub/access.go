@@ -18,14 +18,17 @@ import (
 
 // accessFlags say who is asked for a token and whose are believed: docs/security.md.
 type accessFlags struct {
-	AuthConfig   string   `placeholder:"FILE" type:"existingfile" help:"JSON file of the issuers whose tokens are believed, each with its keys and tenant: docs/security.md. Without it and --auth-issuer nobody is asked for a token."`
-	AuthIssuer   string   `placeholder:"ISS" help:"The one issuer, as the claim iss of its tokens has it; with --auth-jwks or --auth-key-file instead of --auth-config."`
-	AuthJwks     string   `placeholder:"URL" help:"URL of the keys of --auth-issuer, fetched again every 15 minutes and when a token names an unknown one."`
-	AuthKeyFile  string   `placeholder:"FILE" type:"existingfile" help:"File with the key of --auth-issuer: a public key in PEM, a JWK set, or a secret for HS256."`
-	AuthAudience string   `placeholder:"AUD" help:"What the claim aud of tokens of --auth-issuer must hold (not looked at)."`
-	AuthCookie   string   `placeholder:"NAME" help:"Cookie that a token may come in, beside Authorization, the subprotocol and a ticket (none)."`
-	TrustProxy   []string `placeholder:"CIDR" help:"Network of proxies whose X-Forwarded-For is believed, for limits and the audit log. May be repeated."`
-	AuditLog     string   `placeholder:"FILE" help:"File that who did what is appended to, one JSON line each; - for standard output (off)."`
+	AuthConfig               string   `placeholder:"FILE" type:"existingfile" help:"JSON file of the issuers whose tokens are believed, each with its keys and tenant: docs/security.md. Without it and --auth-issuer nobody is asked for a token."`
+	AuthIssuer               string   `placeholder:"ISS" help:"The one issuer, as the claim iss of its tokens has it; with --auth-jwks or --auth-key-file instead of --auth-config."`
+	AuthJwks                 string   `placeholder:"URL" help:"URL of the keys of --auth-issuer, fetched again every 15 minutes and when a token names an unknown one."`
+	AuthKeyFile              string   `placeholder:"FILE" type:"existingfile" help:"File with the key of --auth-issuer: a public key in PEM, a JWK set, or a secret for HS256."`
+	AuthAudience             string   `placeholder:"AUD" help:"What the claim aud of tokens of --auth-issuer must hold (not looked at)."`
+	AuthCookie               string   `placeholder:"NAME" help:"Cookie that a token may come in, beside Authorization, the subprotocol and a ticket (none)."`
+	TrustProxy               []string `placeholder:"CIDR" help:"Network of proxies whose X-Forwarded-For is believed, for limits and the audit log. May be repeated."`
+	MaxConnections           int      `default:"0" placeholder:"N" help:"Attached connections at once; more are told to come again (no limit)."`
+	MaxConnectionsPerSubject int      `default:"0" placeholder:"N" help:"Attached connections of one subject at once, where tokens are asked for (no limit)."`
+	MaxConnectionsPerAddress int      `default:"0" placeholder:"N" help:"Attached connections of one address at once; behind a proxy see --trust-proxy (no limit)."`
+	AuditLog                 string   `placeholder:"FILE" help:"File that who did what is appended to, one JSON line each; - for standard output (off)."`
 }
 
 // asks says whether callers are asked for a token.
@@ -83,6 +86,9 @@ func (f *accessFlags) validate(keyPrefix string) error {
 			return fmt.Errorf("tenant %s: %w", tenant, err)
 		}
 	}
+	if f.MaxConnections < 0 || f.MaxConnectionsPerSubject < 0 || f.MaxConnectionsPerAddress < 0 {
+		return fmt.Errorf("--max-connections, --max-connections-per-subject, --max-connections-per-address: must not be negative")
+	}
 	_, err = f.proxies()
 	return err
 }
@@ -114,7 +120,9 @@ func (p *process) openAccess(ctx context.Context) error {
 	if err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}
-	config := transport.AccessConfig{Cookie: p.flags.AuthCookie}
+	config := transport.AccessConfig{Cookie: p.flags.AuthCookie, Limits: transport.Limits{
+		Connections: p.flags.MaxConnections, PerSubject: p.flags.MaxConnectionsPerSubject, PerAddress: p.flags.MaxConnectionsPerAddress,
+	}}
 	if config.Proxies, err = p.flags.proxies(); err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}

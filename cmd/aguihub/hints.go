@@ -43,6 +43,7 @@ var hintRules = []hintRule{
 	{"malformed", "", "Give the field the type that AG-UI describes, or leave it out if it is optional."},
 
 	{"before_start", "", "Begin each run with RUN_STARTED (threadId, runId); nothing may come before it. Where there is one, it is malformed: mend it first."},
+	{"other_thread", "", "A run stays in the thread of its first RUN_STARTED. Publish to another thread under another run id."},
 	{"after_end", "", "RUN_FINISHED and RUN_ERROR end the run: publish before them what belongs to it, and the next run under an id of its own."},
 	{"unclosed", "", "The hub closed it in your stead. Send the END event of each message, tool call, reasoning item, step and subagent before RUN_FINISHED."},
 	{"restarted", "", "The client rejects it; a hub begins the run anew and drops what came before. End the run first, or give the next one an id of its own."},

@@ -100,6 +100,9 @@ func newProcess(ctx context.Context, flags *serveCommand, logger *zap.Logger) (_
 func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s: %w: something else listens there; %[1]s HOST:PORT takes another port, port 0 a free one", flag, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
@@ -171,7 +174,7 @@ func (p *process) banner(w io.Writer) {
 		}
 	}
 	if p.flags.demo() {
-		line("demo", "a run after another, in threads demo, demo-2, …")
+		line("demo", "a run after another, in threads demo, demo-thread-2, …")
 	}
 	switch {
 	case p.metrics != nil:

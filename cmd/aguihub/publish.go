@@ -34,6 +34,10 @@ type ingestAnswer struct {
 	RejectedTotal int         `json:"rejectedTotal"` // where Rejected isn't all
 	Uncertain     int         `json:"uncertain"`
 	LastID        string      `json:"lastId"`
+	Hint          string      `json:"hint"`
+	Cancel        *struct {
+		Reason string `json:"reason"`
+	} `json:"cancelRequested"`
 }
 
 func (a *ingestAnswer) rejected() int { return max(a.RejectedTotal, len(a.Rejected)) }
@@ -154,6 +158,12 @@ func (c *publishCommand) report(con stdio, src *source, answer *ingestAnswer, er
 		_, _ = fmt.Fprintf(con.out, ", last entry %s", answer.LastID)
 	}
 	_, _ = fmt.Fprintln(con.out)
+	if answer.Hint != "" {
+		_, _ = fmt.Fprintf(con.err, "note: %s: was anything written to standard input?\n", answer.Hint)
+	}
+	if answer.Cancel != nil {
+		_, _ = fmt.Fprintf(con.err, "note: somebody asks to cancel the run%s\n", prefixed(": ", answer.Cancel.Reason))
+	}
 	for _, r := range answer.Rejected {
 		detail := r.Detail
 		if detail == "" {

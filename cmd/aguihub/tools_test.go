@@ -34,6 +34,12 @@ func TestTools(t *testing.T) {
 			t.Errorf("check: exit code %d: %s", code, stdout)
 		}
 	})
+	t.Run("publish says where nothing was read", func(t *testing.T) {
+		t.Parallel()
+		if code, stdout, stderr := run(t, "", "publish", "p0", "--url", h.base); code != 0 || !strings.HasPrefix(stdout, "accepted 0") || !strings.Contains(stderr, "no event") {
+			t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+		}
+	})
 	t.Run("publish refuses a run that has entries, unless told to append", func(t *testing.T) {
 		t.Parallel()
 		all := strings.SplitAfter(events("p2"), "\n")

@@ -15,9 +15,12 @@ import threading
 import time
 import uuid
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+try:
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+except ImportError:
+    sys.exit("needs redis-py: pip install redis. Debian's python3-redis is for /usr/bin/python3, which may not be the first on the PATH")
 
 WINDOW = 0.020  # seconds that an event may wait for others, which then share a round trip
 LEASE = 30  # seconds without a sign of life after which a hub ends the run

@@ -192,7 +192,7 @@ func (w *world) open(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		h := &hub{binary: w.config.Binary, log: log, args: []string{"--redis=" + w.redis.url(), "--queue-bytes=32KiB"}}
+		h := &hub{binary: w.config.Binary, log: log, args: []string{"--redis=" + w.redis.url(), "--queue-bytes=32KiB", "--max-run-entries=2000"}}
 		w.hubs = append(w.hubs, h)
 		if err := h.start(ctx); err != nil {
 			return err

@@ -234,6 +234,13 @@ func (p *producer) survive(ctx context.Context, client redis.UniversalClient) (l
 		}
 		there[id] = true
 	}
+	at, err := client.HGet(ctx, "{"+p.key()+"}:trimmed", "at").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, err
+	}
+	if last, err := stream.ParseID(at); err == nil { // a checkpoint stands for what hubs have trimmed
+		p.archive.Stands(there, last)
+	}
 	lost, started, ended := p.archive.Survive(there)
 	p.started = started
 	if p.ended && !ended {

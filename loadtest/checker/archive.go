@@ -75,6 +75,17 @@ func (a *Archive) Trim(keep int) (first stream.ID, ok bool) {
 	return first, ok
 }
 
+// Stands adds to there what the archive has up to last.
+func (a *Archive) Stands(there map[stream.ID]bool, last stream.ID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range a.entries {
+		if !last.Less(e.ID) {
+			there[e.ID] = true
+		}
+	}
+}
+
 // Survive notes which entries are there after a failover or a restart. It returns how many were lost, whether the
 // newest start with the opening of its message is whole, and whether an end is there behind it.
 func (a *Archive) Survive(there map[stream.ID]bool) (lost int, started, ended bool) {

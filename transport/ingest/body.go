@@ -170,10 +170,17 @@ func (b *body) take(ctx context.Context, it item) error {
 	return b.written(err)
 }
 
-// checkThread refuses a RUN_STARTED of a thread that the sender's token doesn't name.
+// checkThread refuses a RUN_STARTED of another thread than the run's, and of one that the sender's token doesn't name.
 func (b *body) checkThread(event []byte) error {
 	g := b.caller.Grant
-	if g.Open() || b.event.Parse(event) != nil || b.event.Type != agui.RunStarted || g.NamesThread(b.event.ThreadID()) {
+	of := b.run.Thread()
+	if g.Open() && of == "" || b.event.Parse(event) != nil || b.event.Type != agui.RunStarted {
+		return nil
+	}
+	if of != "" && string(of) != b.event.ThreadID() {
+		return &publish.InvalidError{Reason: agui.ReasonOtherThread, Path: "/threadId", Detail: "the run is of another thread, and stays there"}
+	}
+	if g.NamesThread(b.event.ThreadID()) {
 		return nil
 	}
 	return otherThread(b.caller, b.run.ID())

@@ -25,7 +25,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.reach(r, run); err != nil {
+	caller, err := s.reach(r, run)
+	if err != nil {
 		return err
 	}
 	left, err := limit(r, 0, maxEvents)
@@ -42,7 +43,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	out := listing{w: w, body: transport.NewWriter(w, s.config.WriteTimeout)}
-	err = s.service.Events(r.Context(), run, after, func(it backfill.Item) error {
+	err = s.service.Events(r.Context(), run, after, caller.Grant, func(it backfill.Item) error {
 		if err := out.add(&it); err != nil {
 			return err
 		}

@@ -186,7 +186,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	detail, err := s.service.Run(r.Context(), run)
+	detail, err := s.service.Run(r.Context(), run, caller.Grant)
 	if err != nil {
 		return err
 	}

@@ -78,10 +78,11 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := transport.Allow(r, transport.Ask{Scope: auth.Read, Thread: thread}); err != nil {
+	caller, err := transport.Allow(r, transport.Ask{Scope: auth.Read, Thread: thread})
+	if err != nil {
 		return err
 	}
-	conversation, err := s.service.Messages(r.Context(), thread)
+	conversation, err := s.service.Messages(r.Context(), thread, caller.Grant)
 	if errors.Is(err, backfill.ErrUnknownRun) {
 		return errUnknownThread
 	}

@@ -124,6 +124,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) erro
 			return err
 		}
 	}
+	stand, err := caller.Sit()
+	if err != nil {
+		return err
+	}
+	defer stand()
 	ctx, leave, ok := s.group.Join(r.Context())
 	if !ok {
 		return transport.Draining()
@@ -152,8 +157,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) erro
 	if !a.started {
 		return err
 	}
-	if err == nil {
-		err = a.body.Done()
+	if err == nil || errors.Is(err, transport.ErrTokenExpired) {
+		err = errors.Join(err, a.body.Done()) // an end in good order, not a cut
 	}
 	if err != nil {
 		s.stats.broken.Add(1)

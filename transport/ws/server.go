@@ -100,6 +100,13 @@ func (s *Server) handler(thread bool) http.Handler {
 		if err == nil {
 			caller, err = transport.Allow(r, askOf(&request))
 		}
+		if err == nil {
+			var stand func()
+			if stand, err = caller.Sit(); err == nil {
+				left := leave
+				leave = func() { stand(); left() }
+			}
+		}
 		c, accepted := s.accept(w, r, protocol, selected)
 		if !accepted {
 			leave()

@@ -41,6 +41,7 @@ export class Upload {
   private ended = false;
   private failure: unknown;
   private wakers: (() => void)[] = [];
+  private readonly stop = new AbortController();
   private readonly producer = "client-" + Math.random().toString(36).slice(2) + Math.random().toString(36).slice(2);
   /** Resolves when all is in the log and finish() was called; rejects when that can't be any more. */
   readonly done: Promise<void>;
@@ -70,6 +71,7 @@ export class Upload {
     const block = `data: ${JSON.stringify(event)}\n\n`;
     this.queue.push(block);
     this.size += block.length;
+    if (this.size > tooMuch) this.stop.abort(); // the hub takes nothing, and doesn't say so
     this.wake();
     return this.size > comfortable ? this.until(() => this.size <= comfortable || this.failure !== undefined) : undefined;
   }
@@ -149,7 +151,7 @@ export class Upload {
       "aguihub-seq": String(this.acknowledged),
     };
     try {
-      const init = { method: "POST", body, headers, duplex: "half" } as RequestInit;
+      const init = { method: "POST", body, headers, duplex: "half", signal: this.stop.signal } as RequestInit;
       const answer = await request(this.hub, `/v1/runs/${encodeURIComponent(this.run)}/events`, init);
       if (!answer.ok) throw await refusal(answer);
       this.tell((await answer.json()) as { rejected?: Rejection[] });

@@ -202,6 +202,15 @@ describe("HubRunner", { concurrency: 8 }, () => {
     s.unsubscribe();
   });
 
+  test("a hub that takes nothing doesn't fill the memory: the run is given up", async (t) => {
+    const id = ids(), server = http.createServer((request, response) => { if (request.method === "GET") response.writeHead(404).end(); });
+    await new Promise((r) => server.listen(0, "127.0.0.1", r));
+    t.after(() => { server.close(); server.closeAllConnections(); });
+    const large = "x".repeat(2 << 20), agent = { runAgent: async (_, { onEvent }) => { for (let i = 0; i < 20; i++) void onEvent({ event: { type: "RAW", event: large } }); await new Promise(() => {}); }, abortRun() { this.aborted = true; } };
+    await assert.rejects(all(runner({ url: `http://127.0.0.1:${server.address().port}` }).run({ threadId: id.threadId, agent, input: inputOf(id) })), (e) => e.code === "too_much_waits");
+    assert.ok(agent.aborted);
+  });
+
   test("a hub that stays away ends the run for whoever waits, and the agent", async () => {
     const id = ids(), r = runner({ url: "http://127.0.0.1:9", patience: 50 });
     const agent = new Played(async (say) => { say({ type: "RUN_STARTED", threadId: id.threadId, runId: id.runId }); await new Promise(() => {}); });

@@ -44,19 +44,27 @@ export function onTokenNeeded(ask: () => Promise<string | undefined>): void {
   prompt = ask;
 }
 
-/** The token to show to the hub; it lives as long as the tab. */
-export async function getToken({ refresh }: { refresh: boolean }): Promise<string | undefined> {
-  if (!refresh) return sessionStorage.getItem(tokenKey) ?? undefined;
-  if (declined) return undefined;
-  asked ??= prompt().finally(() => (asked = undefined));
-  const token = await asked;
-  declined = !token;
-  if (token) sessionStorage.setItem(tokenKey, token);
-  return token;
+/**
+ * Gives one who asks the hub the token to show, which lives as long as the tab. Somebody is asked for one only if what this
+ * one was given last is what is kept: another may have got a new one meanwhile.
+ */
+export function tokens(): (request: { refresh: boolean }) => Promise<string | undefined> {
+  let last: string | undefined;
+  return async ({ refresh }) => {
+    const kept = sessionStorage.getItem(tokenKey) ?? undefined;
+    if (!refresh || kept !== last) return (last = kept);
+    if (declined) return undefined;
+    asked ??= prompt().finally(() => (asked = undefined));
+    const token = await asked;
+    declined = !token;
+    if (token) sessionStorage.setItem(tokenKey, token);
+    return (last = token);
+  };
 }
 
 /** Asks for a path and reads JSON. Asks for a token where the hub wants one. */
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  const getToken = tokens();
   const ask = async (refresh: boolean) => {
     const token = await getToken({ refresh });
     return fetch(base + path, { headers: token ? { authorization: "Bearer " + token } : {}, cache: "no-store", signal: signal ?? null });

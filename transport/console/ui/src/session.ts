@@ -1,7 +1,7 @@
 import type { AgentSubscriber, BaseEvent, Message } from "@ag-ui/client";
 import { type ConnectionStatus, HubAgent, HubError, type Line, type Watch } from "@aguihub/client";
 import { later, soon } from "./draw";
-import { base, type Detail, get, getToken } from "./hub";
+import { base, type Detail, get, tokens } from "./hub";
 import { Timeline } from "./timeline";
 
 /** What is looked at. */
@@ -56,7 +56,7 @@ export class Session {
     this.agent = new HubAgent({
       url: base,
       ...(target.kind === "run" ? { runId: target.id } : { threadId: target.id }),
-      getToken,
+      getToken: tokens(),
       onLine: (line) => this.line(line),
       onConnectionState: (status) => {
         this.status = status;

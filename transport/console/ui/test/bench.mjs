@@ -22,7 +22,7 @@ async function tasksOf(cdp, work) {
   await done;
   cdp.removeAllListeners("Tracing.dataCollected");
   const main = new Set(events.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map((e) => e.pid + " " + e.tid));
-  const tasks = events.filter((e) => e.ph === "X" && /RunTask/.test(e.name) && main.has(e.pid + " " + e.tid)).map((e) => ({ wall: e.dur / 1000, cpu: (e.tdur ?? NaN) / 1000 }));
+  const tasks = events.filter((e) => e.ph === "X" && e.name === "ThreadControllerImpl::RunTask" && main.has(e.pid + " " + e.tid)).map((e) => ({ wall: e.dur / 1000, cpu: (e.tdur ?? NaN) / 1000 }));
   const of = (kind) => { const long = tasks.map((t) => t[kind]).filter((d) => d > 100).sort((a, b) => b - a); return `${long.length} over 100 ms${long.length ? ` (${long.slice(0, 6).map(Math.round).join(", ")})` : ""}, longest ${Math.round(Math.max(0, ...tasks.map((t) => t[kind])))} ms`; };
   return `tasks by CPU: ${of("cpu")}; by the clock: ${of("wall")}`;
 }

@@ -1,5 +1,9 @@
 // The page in a real browser, against a real hub. Whatever a test does, the browser's log stays without an error.
 import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
 import { after, afterEach, before, test } from "node:test";
 import { agent, conversation, finished, flood, Hub, ids, inputOf, launch, message, open, patience, started } from "./lib.mjs";
 
@@ -329,4 +333,31 @@ test("it is dark where the system is, or as somebody wants it, and fits a teleph
   assert.equal(await small.evaluate(() => document.documentElement.scrollWidth), 390);
   await small.getByRole("button", { name: "Inspector" }).click();
   await see(small, "MESSAGES_SNAPSHOT", ".timeline");
+});
+
+test("a hub that wants a token is given one, once, and the page shows what the token names", async () => {
+  const key = "a secret of at least thirty-two bytes";
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), "aguihub-console-"));
+  fs.writeFileSync(path.join(dir, "auth.json"), JSON.stringify({ issuers: [{ iss: "test", key }] }));
+  const part = (v) => Buffer.from(JSON.stringify(v)).toString("base64url");
+  const claims = { iss: "test", sub: "somebody", exp: Math.floor(Date.now() / 1000) + 3_600, scope: "attach read input", aguihub: { threads: ["t-mine"] } };
+  const signed = `${part({ alg: "HS256", typ: "JWT" })}.${part(claims)}`;
+  const token = `${signed}.${createHmac("sha256", key).update(signed).digest("base64url")}`;
+  const guarded = await new Hub().start("--auth-config", path.join(dir, "auth.json"));
+  try {
+    guarded.add("mine", started({ run: "mine", thread: "t-mine" }), ...message("m", "for my eyes"));
+    const page = await open(browser, guarded.url + "/?thread=t-mine");
+    await page.getByRole("dialog").getByLabel("Token").fill(token);
+    await page.keyboard.press("Enter");
+    await see(page, "for my eyes");
+    await page.locator(".targets a", { hasText: "t-mine" }).waitFor();
+    await page.reload();
+    await see(page, "for my eyes");
+    assert.equal(await page.getByRole("dialog").count(), 0);
+    assert.deepEqual(page.faults.filter((f) => !/ 40[13] |WebSocket/.test(f)), []); // the browser's own words for what was refused
+    await page.context().close();
+  } finally {
+    guarded.stop();
+    fs.rmSync(dir, { recursive: true });
+  }
 });

@@ -28,7 +28,7 @@ export class Hub {
     this.child = spawn(process.env.AGUIHUB_BIN ?? "aguihub", args, { stdio: ["ignore", "ignore", "inherit"] });
     process.on("exit", () => this.child.kill("SIGKILL"));
     for (const end = Date.now() + patience; ; await sleep(30)) {
-      const up = await fetch(this.url + "/v1/runs").then((r) => r.ok, () => false);
+      const up = await fetch(this.url + "/v1/runs").then((r) => r.ok || r.status === 401, () => false);
       if (up) break;
       if (Date.now() > end) throw new Error("the hub doesn't answer");
     }
