@@ -45,6 +45,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&config.Readers, "readers", 0, "subscribers of each run (5)")
 	flags.Float64Var(&config.Rate, "rate", 0, "events a second of each run (40)")
 	flags.IntVar(&config.Length, "length", 0, "events of a run (600); hubs trim those of more than 2,000")
+	flags.IntVar(&config.Long, "long", 1, "how many of the runs at once are six times as long and as fast")
 	flags.BoolVar(&config.Cluster, "cluster", false, "three nodes of a Redis Cluster, whose slots move")
 	flags.StringVar(&config.Binary, "hub", "", "program of the hub (built)")
 	keep := flags.String("dir", "", "folder for data and logs, kept afterwards (a temporary one)")

@@ -48,6 +48,7 @@ type Config struct {
 	Readers  int           // of each run and thread: 5, every third over SSE, the fourth of a run on the bare subprotocol
 	Rate     float64       // events a second of each run: 40
 	Length   int           // events of a run: 600
+	Long     int           // how many of the runs at once are six times as long and as fast, so that hubs trim them: 0
 	Every    time.Duration // mean time between two faults: 2 s
 	Cluster  bool          // a cluster of three, each with a replica, instead of a pair with a replica
 	Faults   []Fault       // in an order that the seed decides, again and again; nil for all that fit
@@ -89,6 +90,7 @@ type Report struct {
 	Threads    int
 	Events     int
 	Lost       int // entries that Redis forgot
+	Trimmed    int // runs that hubs had trimmed when they ended
 	Unfinished int // subscribers that didn't see their run's end in time
 	Faults     map[Fault]int
 	Violations []string
@@ -97,8 +99,8 @@ type Report struct {
 // String is the report for people.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %v: %d runs, %d threads, %d events (%d of them lost by Redis), %d deliveries, %d brackets (%d after lag)\n",
-		r.Seed, r.Duration.Round(time.Second), r.Runs, r.Threads, r.Events, r.Lost, r.Deliveries, r.Brackets, r.Lags)
+	fmt.Fprintf(&b, "seed %d, %v: %d runs (%d of them trimmed by hubs), %d threads, %d events (%d of them lost by Redis), %d deliveries, %d brackets (%d after lag)\n",
+		r.Seed, r.Duration.Round(time.Second), r.Runs, r.Trimmed, r.Threads, r.Events, r.Lost, r.Deliveries, r.Brackets, r.Lags)
 	fmt.Fprintf(&b, "%d connects, %d of them again\n", r.Connects, r.Reconnects)
 	list := func(name string, counts map[string]int) {
 		fmt.Fprintf(&b, "%s:", name)
@@ -259,11 +261,17 @@ func (w *world) verdict(s *checker.Subscriber, found []string) {
 	}
 }
 
+// longer is how many times as many events a long run has, as many times as fast: enough for hubs to trim it.
+const longer = 6
+
 // oneRun has one run published and read to its end, and judges.
 func (w *world) oneRun(ctx context.Context, lane, n int) {
 	name := fmt.Sprintf("chaos-%d-%d", lane, n)
 	p := &producer{
 		run: name, thread: "t-" + name, input: lane%2 == 0, client: w.client, rate: w.config.Rate, length: w.config.Length,
+	}
+	if lane < w.config.Long {
+		p.rate, p.length = longer*p.rate, longer*p.length
 	}
 	w.mu.Lock()
 	p.archive = checker.NewArchive(w.losses)
@@ -283,9 +291,13 @@ func (w *world) oneRun(ctx context.Context, lane, n int) {
 	reading.Wait()
 	close(done)
 	publishing.Wait()
+	trimmed, _ := w.client.Exists(ctx, "{"+p.key()+"}:trimmed").Result() // a figure only
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.producers, p)
+	if trimmed > 0 {
+		w.report.Trimmed++
+	}
 	w.report.Runs++
 	w.report.Events += p.archive.Events()
 	for _, s := range readers {
