@@ -6,7 +6,7 @@ FUZZTIME   ?= 10s
 VERSION    ?= dev
 TESTFLAGS  ?=
 
-.PHONY: run build console setup test examples lint fuzz chaos bench sweep clean
+.PHONY: run build console setup test charts examples lint fuzz chaos bench sweep clean
 
 run: ## the hub with an embedded Redis, the demo agent and the page
 	$(GO) run ./cmd/aguihub
@@ -26,6 +26,9 @@ test: setup ## all tests, with the race detector
 
 examples: setup ## the examples with CopilotKit and assistant-ui in a browser; the first time installs 800 MB of packages
 	cd clients/typescript && npm ci --no-audit --no-fund --ignore-scripts && npm run test:examples
+
+charts: ## the chart, the manifests, the Dockerfile and the compose file: a module of its own, slow to build at first
+	cd k8s/check && $(GO) test .
 
 lint: ## the linters; the first build of them takes about ten minutes
 	$(LINT) run ./...
