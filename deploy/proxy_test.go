@@ -200,7 +200,8 @@ func produce(ctx context.Context, t *testing.T, client *redis.Client, run string
 	add(checker.Entry{Kind: checker.End}, fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t-%[1]s","runId":"%[1]s"}`, run))
 }
 
-// restart stops a hub as an orchestrator does, notes how its sockets left, and starts it again.
+// restart stops a hub as an orchestrator does, notes how its sockets left, and starts it again. That they are spread is for the
+// tests of the drain to show: here the machine's load decides when they are seen to go.
 func restart(t *testing.T, h *restarted) {
 	t.Helper()
 	before, began := h.sockets(), time.Now()
@@ -218,10 +219,5 @@ func restart(t *testing.T, h *restarted) {
 		t.Errorf("the hub's exit: %v", err)
 	}
 	t.Logf("of %d sockets left per sixth of %v: %v", before, drainTime, left)
-	for i, n := range left {
-		if before >= 10 && n > before*2/3 {
-			t.Errorf("%d of %d left in sixth %d: they come back as a wave", n, before, i)
-		}
-	}
 	h.start()
 }

@@ -89,7 +89,7 @@ func TestAThousandSubscribersCostOneTail(t *testing.T) {
 	const events = 300
 	server := streamtest.StartRedis(t)
 	h, client := startHub(t, server.URL()), server.Client(t)
-	cost := map[int]int{}
+	cost, took := map[int]int{}, map[int]time.Duration{}
 	for _, n := range []int{1, 1000} {
 		p := plain{t, client, fmt.Sprintf("crowd-%d", n)}
 		p.add(p.start(), opened)
@@ -109,7 +109,7 @@ func TestAThousandSubscribersCostOneTail(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before := reads(t, client)
+		before, began := reads(t, client), time.Now()
 		var want strings.Builder
 		for i := range events { // one at a time, so that batches don't depend on the crowd
 			id, err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: "agui:run:" + p.run, Values: []string{"event", piece(i)}}).Result()
@@ -121,7 +121,7 @@ func TestAThousandSubscribersCostOneTail(t *testing.T) {
 			}
 			want.WriteString(piece(i))
 		}
-		cost[n] = reads(t, client) - before
+		cost[n], took[n] = reads(t, client)-before, time.Since(began)
 		p.add(closed, p.finish())
 		crowd.Wait()
 		want.WriteString(closed + p.finish())
@@ -132,7 +132,10 @@ func TestAThousandSubscribersCostOneTail(t *testing.T) {
 		}
 	}
 	t.Logf("reads for %d events: %d with 1 attached, %d with 1,000", events, cost[1], cost[1000])
-	if cost[1] == 0 || float64(cost[1000]) > 1.1*float64(cost[1]) {
+	// A slow machine takes longer over a thousand, and meanwhile a hub looks at its positions and blocks anew: once in two or
+	// three seconds each, whatever there is to read.
+	quiet := 2 * max(took[1000]-took[1], 0).Seconds()
+	if cost[1] == 0 || float64(cost[1000])-quiet > 1.1*float64(cost[1]) {
 		t.Errorf("reads for %d events: %d with 1 attached, %d with 1,000", events, cost[1], cost[1000])
 	}
 }
