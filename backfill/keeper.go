@@ -218,7 +218,7 @@ func (k *keeper) keep(ctx context.Context, run stream.RunID, w *keeping) error {
 	if !w.ended {
 		return nil
 	}
-	if w.past != nil {
+	if w.past != nil && s.config.ThreadRetention > 0 {
 		if err := k.leave(ctx, w.past); err != nil && !errors.Is(err, agui.ErrCheckpointTooLarge) {
 			return err
 		}

@@ -52,7 +52,8 @@ type Config struct {
 	MaxRunEntries int
 	// Retention is how long a run is kept after its end; 0 is 24 h.
 	Retention time.Duration
-	// ThreadRetention is how long what a thread's newest run has left is kept; 0 is 30 days.
+	// ThreadRetention is how long what a thread's newest run has left is kept; 0 is 30 days, and where it is negative
+	// nothing is left.
 	ThreadRetention time.Duration
 	// Hub is how feeds and subscribers are bounded.
 	Hub hub.Config
@@ -71,7 +72,7 @@ func (c *Config) fill() {
 	if c.Retention <= 0 {
 		c.Retention = 24 * time.Hour
 	}
-	if c.ThreadRetention <= 0 {
+	if c.ThreadRetention == 0 {
 		c.ThreadRetention = 30 * 24 * time.Hour
 	}
 	if c.CacheBytes <= 0 {

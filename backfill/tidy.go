@@ -27,7 +27,7 @@ type TidyConfig struct {
 	// Grace is how old a run's place in its thread must be before it is dropped for want of a stream; 0 is an hour.
 	Grace time.Duration
 	// ThreadRetention is how old the newest must be. As long as it stands there it is known that there was something
-	// before the thread's next run. 0 is 30 days.
+	// before the thread's next run. 0 is 30 days; Grace holds where it is longer.
 	ThreadRetention time.Duration
 }
 
@@ -41,7 +41,7 @@ func (c *TidyConfig) fill() {
 	if c.Grace <= 0 {
 		c.Grace = time.Hour
 	}
-	if c.ThreadRetention <= 0 {
+	if c.ThreadRetention == 0 {
 		c.ThreadRetention = 30 * 24 * time.Hour
 	}
 }
@@ -160,7 +160,7 @@ func (s *Service) tidyThread(ctx context.Context, log Tidier, config TidyConfig,
 		for i, st := range standings {
 			keep := config.Grace
 			if newest && i == 0 {
-				keep = config.ThreadRetention
+				keep = max(keep, config.ThreadRetention)
 			}
 			if !st.Exists && now.Sub(time.UnixMilli(runs[i].StartMs)) >= keep {
 				gone = append(gone, st.Run)

@@ -174,6 +174,8 @@ type Request struct {
 	Input []byte
 	// Header is of the caller's request: what of it the agent gets is for the configuration.
 	Header http.Header
+	// Names says whether the caller may write a thread that isn't the input's: agents may answer in another. Nil allows any.
+	Names func(thread string) bool
 	// Supersede cancels a run of the thread that goes on, and waits for its end.
 	Supersede bool
 }
@@ -227,7 +229,7 @@ func (b *Bridge) Start(ctx context.Context, rq Request) (_ *Run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &call{bridge: b, run: r, agent: agent, writer: r.writer, input: rq.Input, asked: asked, header: passed(agent, rq.Header)}
+	c := &call{bridge: b, run: r, agent: agent, writer: r.writer, input: rq.Input, asked: asked, names: rq.Names, header: passed(agent, rq.Header)}
 	b.wg.Go(func() { b.holdThread(r.ctx(), r) }) //nolint:contextcheck // likewise
 	b.wg.Go(func() { c.drive(r.ctx()) })         //nolint:contextcheck // the run outlives the request that starts it
 	return r, nil

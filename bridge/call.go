@@ -46,6 +46,7 @@ type call struct {
 	writer *publish.Run
 	input  []byte
 	asked  agui.Input
+	names  func(thread string) bool // Request.Names
 	header http.Header
 
 	event    agui.Event
@@ -259,6 +260,9 @@ func (c *call) take(ctx context.Context, f framing.Frame) error {
 		c.reject("RUN_STARTED while the run is open") // one answer is one run: to begin anew would take away what all have seen
 		return nil
 	}
+	if !c.started && c.event.Parse(f.Data) == nil && c.event.Type == agui.RunStarted && !c.mayAnswerIn(c.event.ThreadID()) {
+		return &failure{code: CodeInvalid, message: "The agent answered in a thread that its caller may not write."}
+	}
 	if !c.started && c.event.Parse(f.Data) == nil && c.event.Type == agui.RunError {
 		// An agent may refuse at once. With a start the thread has the user's question and what became of it.
 		if err := c.start(ctx, c.writer); err != nil {
@@ -283,6 +287,11 @@ func (c *call) take(ctx context.Context, f framing.Frame) error {
 		}
 	}
 	return nil
+}
+
+// mayAnswerIn says whether the run may become one of a thread that the agent names.
+func (c *call) mayAnswerIn(thread string) bool {
+	return thread == c.asked.ThreadID || c.names == nil || c.names(thread)
 }
 
 // refused deals with an event that the run didn't take.

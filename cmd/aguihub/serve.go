@@ -49,7 +49,7 @@ type serveCommand struct {
 
 	Retention       time.Duration `default:"24h" placeholder:"DURATION" help:"How long a run is kept after its end; 0 means 60s, so that those attached can read the end (${default})."`
 	AbandonedAfter  time.Duration `default:"168h" placeholder:"DURATION" help:"A run without an end, a lease and an entry for so long is abandoned and kept for --retention (${default})."`
-	ThreadRetention time.Duration `default:"720h" placeholder:"DURATION" help:"How long what a thread's newest run has left is kept for its next run (${default})."`
+	ThreadRetention time.Duration `default:"720h" placeholder:"DURATION" help:"How long what a thread's newest run has left is kept for its next run; 0 leaves nothing (${default})."`
 	MaxRunEntries   int           `default:"0" placeholder:"N" help:"About how many entries a run's stream may have before its older half is trimmed, where a checkpoint covers it: 0 for any number, or 2000 and more (${default})."`
 	Checkpoints     string        `default:"on" enum:"on,off" help:"Write runs' folds down beside them as they grow, so that a hub that hasn't seen a run needn't read it all: on or off (${default})."`
 
@@ -100,6 +100,14 @@ func (c *serveCommand) demo() bool { return given(c.Demo, c.embedded()) }
 
 // retention is how long runs are kept after their end.
 func (c *serveCommand) retention() time.Duration { return max(c.Retention, minRetention) }
+
+// threadRetention is how long what runs have left is kept, as the layers below take it: negative for not at all.
+func (c *serveCommand) threadRetention() time.Duration {
+	if c.ThreadRetention == 0 {
+		return -1
+	}
+	return c.ThreadRetention
+}
 
 // minRetention lets those who are attached read the end of a run.
 const minRetention = time.Minute
@@ -177,8 +185,8 @@ func (c *serveCommand) validate() error {
 	if c.Retention < 0 {
 		bad("--retention %s: must not be negative", c.Retention)
 	}
-	if c.ThreadRetention <= 0 {
-		bad("--thread-retention %s: must be above zero", c.ThreadRetention)
+	if c.ThreadRetention < 0 {
+		bad("--thread-retention %s: must not be negative", c.ThreadRetention)
 	}
 	if c.AbandonedAfter <= 0 {
 		bad("--abandoned-after %s: must be above zero", c.AbandonedAfter)

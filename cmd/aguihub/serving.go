@@ -64,7 +64,7 @@ func newServing(asked, life context.Context, p *process, st *stack, registry *st
 	s.service = backfill.New(life, followedLog{st.redis, st.tail}, s.registry, newest, backfill.Config{
 		Name: hubName(), AttachWait: f.AttachWait, MaxEvent: int(f.MaxEvent), MaxConversation: int(f.MaxConversation),
 		PassInvalid: f.passInvalid(), CacheBytes: memory / 5,
-		Store: st.redis, Retention: f.retention(), ThreadRetention: f.ThreadRetention, NoCheckpoints: f.Checkpoints == off,
+		Store: st.redis, Retention: f.retention(), ThreadRetention: f.threadRetention(), NoCheckpoints: f.Checkpoints == off,
 		MaxRunEntries: f.MaxRunEntries,
 		Hub:           hub.Config{QueueBytes: int(f.QueueBytes), Budget: memory / 5 * 4},
 	}, p.logger)
@@ -96,7 +96,7 @@ func newServing(asked, life context.Context, p *process, st *stack, registry *st
 	s.agents.Go(func() { _ = st.redis.Watch(asked, redisWatchEvery, newWatch(p, st).told) })
 	s.agents.Go(func() { _ = s.service.Discover(asked, st.redis) })
 	s.agents.Go(func() {
-		_ = s.service.Tidy(asked, st.redis, backfill.TidyConfig{AbandonedAfter: f.AbandonedAfter, ThreadRetention: f.ThreadRetention})
+		_ = s.service.Tidy(asked, st.redis, backfill.TidyConfig{AbandonedAfter: f.AbandonedAfter, ThreadRetention: f.threadRetention()})
 	})
 	return s, nil
 }

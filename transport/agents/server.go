@@ -111,6 +111,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+		rq.Names = caller.Grant.NamesThread
 	}
 	run, err := s.bridge.Start(r.Context(), rq)
 	if err != nil {
