@@ -148,16 +148,6 @@ func veiledMessage(m []byte) []byte {
 	return replaced(m, "toolCalls", append(out, ']'))
 }
 
-// veiledAll veils events and leaves those out of which nothing is left.
-func veiledAll(events [][]byte) (out [][]byte) {
-	for _, e := range events {
-		if e = Veiled(e); e != nil {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
 // Veiled is the view as somebody has it who may not see what runs started from. It is made once.
 func (v *View) Veiled() *View {
 	v.veilOnce.Do(func() { v.veiled = v.veil() })

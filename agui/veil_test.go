@@ -74,7 +74,7 @@ func TestAVeiledRunIsLegalWhereverOneAttaches(t *testing.T) {
 	// shown is what a veiled subscriber gets of an entry.
 	shown := func(v agui.Verdict) (out []string) {
 		for i, c := range v.Closings {
-			if v.PrivateClosings == nil || !v.PrivateClosings[i] {
+			if len(v.PrivateClosings) == 0 || !v.PrivateClosings[i] {
 				out = append(out, string(agui.Veiled(c)))
 			}
 		}

@@ -31,6 +31,7 @@ const secret = "a secret of at least thirty-two bytes"
 
 // must is for steps of tests that can't fail.
 func must[T any](tb testing.TB) func(v T, err error) T {
+	tb.Helper()
 	return func(v T, err error) T {
 		tb.Helper()
 		if err != nil {
@@ -167,7 +168,7 @@ func TestWhatIsntBelieved(t *testing.T) {
 func TestNamesAreComparedAsTheyStand(t *testing.T) {
 	g := &auth.Grant{Rights: auth.Rights{Runs: []string{"*", "a"}, RunPrefixes: []string{"u7-"}, Threads: []string{"t[1]"}}}
 	for id, want := range map[string]bool{
-		"*": true, "a": true, "b": false, "A": false, "a ": false, "u7-x": true, "u7-": true, "u7": false, "u70-x": false, "xu7-": false, "": false,
+		"*": true, "a": true, "b": false, "A": false, "a\t": false, "u7-x": true, "u7-": true, "u7": false, "u70-x": false, "xu7-": false, "": false,
 	} {
 		if g.NamesRun(id) != want {
 			t.Errorf("run %q: %v", id, !want)

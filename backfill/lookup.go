@@ -153,7 +153,7 @@ func (s *Service) summaries(ctx context.Context, ids []stream.RunID) ([]Summary,
 		}
 		if st, ok := findStart([]stream.Entry{b.First}); ok {
 			sum.Thread, sum.Parent = st.thread, st.parent
-		} else if st, _, ok, err := s.outline(ctx, ids[i]); err != nil {
+		} else if st, ok, err := s.outline(ctx, ids[i]); err != nil {
 			return nil, err
 		} else if ok {
 			sum.Thread, sum.Parent, sum.Started, sum.Entries = st.thread, st.parent, int64(st.id.Ms), max(b.Len, b.Added)

@@ -88,23 +88,23 @@ func (s *Service) restored(ctx context.Context, run stream.RunID, c stream.Check
 	return nil, false, nil
 }
 
-// outline is what a run's checkpoints say of it; false where there are none.
-func (s *Service) outline(ctx context.Context, run stream.RunID) (st start, entries int, ok bool, err error) {
+// outline is where a run began, as its checkpoints say; false where there are none.
+func (s *Service) outline(ctx context.Context, run stream.RunID) (st start, ok bool, err error) {
 	if s.config.Store == nil {
-		return st, 0, false, nil
+		return st, false, nil
 	}
 	raw, err := s.config.Store.Outline(ctx, run)
 	if err != nil || raw == nil {
-		return st, 0, false, err
+		return st, false, err
 	}
 	var meta checkpointMeta
 	if json.Unmarshal(raw, &meta) != nil {
-		return st, 0, false, nil
+		return st, false, nil //nolint:nilerr // damage is a miss
 	}
 	st.thread, _ = stream.ParseThreadID(string(meta.Thread))
 	st.parent, _ = stream.ParseRunID(string(meta.Parent))
 	st.id, err = stream.ParseID(meta.Start)
-	return st, meta.Entries, err == nil && !st.id.IsZero(), nil
+	return st, err == nil && !st.id.IsZero(), nil //nolint:nilerr // damage is a miss
 }
 
 // startOf is where a run began: as its first entries say or, where these were trimmed, its checkpoints.
@@ -112,7 +112,7 @@ func (s *Service) startOf(ctx context.Context, run stream.RunID, first []stream.
 	if st, ok := findStart(first); ok {
 		return st, true, nil
 	}
-	st, _, ok, err = s.outline(ctx, run)
+	st, ok, err = s.outline(ctx, run)
 	return st, ok, err
 }
 
@@ -161,7 +161,7 @@ func (m *machine) prepareHeadless(ctx context.Context, next []stream.Entry) (rea
 			return nil, fmt.Errorf("%w: they were trimmed while it was taken up", hub.ErrLost) // and again, from there
 		}
 	}
-	st, _, ok, err := s.outline(ctx, m.id)
+	st, ok, err := s.outline(ctx, m.id)
 	if err != nil {
 		return nil, err
 	}

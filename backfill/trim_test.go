@@ -93,12 +93,18 @@ func TestATrimmedRunIsTheSameToWhoeverAttaches(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 9))
 			log := memory(t)
 			first, whole := trimming(t, log), newRigOn(t, log, Config{Store: log, NoCheckpoints: true})
+			var watching []*reader
 			for _, r := range []*rig{first, whole} {
 				w := r.attach(t, Request{Run: "r1"})
 				w.mute = true
 				w.all()
-				defer w.leave()
+				watching = append(watching, w)
 			}
+			defer func() {
+				for _, w := range watching {
+					w.leave()
+				}
+			}()
 			first.begin(t, "r1", "t1")
 			k := &talk{rng: rng, run: "r1"}
 			var cursors []string

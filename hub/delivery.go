@@ -86,10 +86,8 @@ type Held struct{ Folds, Rings, Queues int }
 // total is what counts against the budget. Queues are bounded each, and share the bytes of their entries.
 func (h Held) total() int { return h.Folds + h.Rings }
 
-func (h *Held) add(other Held, times int) {
-	h.Folds += times * other.Folds
-	h.Rings += times * other.Rings
-	h.Queues += times * other.Queues
+func (h Held) plus(other Held, times int) Held {
+	return Held{h.Folds + times*other.Folds, h.Rings + times*other.Rings, h.Queues + times*other.Queues}
 }
 
 // Figures is a reading of the hub's figures.

@@ -76,10 +76,11 @@ func (c *Config) fill() {
 }
 
 // Part is the config of a hub beside another, which may hold one nth as much.
-func (c Config) Part(n int) Config {
-	c.fill()
-	c.Budget, c.MaxWaiting = c.Budget/n, max(c.MaxWaiting/n, 1)
-	return c
+func (c *Config) Part(n int) Config {
+	part := *c
+	part.fill()
+	part.Budget, part.MaxWaiting = part.Budget/n, max(part.MaxWaiting/n, 1)
+	return part
 }
 
 // Errors that callers branch on.
@@ -227,7 +228,7 @@ func (h *Hub) idle() []*Feed {
 	var unused []*Feed
 	for _, f := range h.feeds {
 		size := f.held()
-		held.add(size, 1)
+		held = held.plus(size, 1)
 		if f.users == 0 {
 			unused = append(unused, f)
 		}
@@ -239,7 +240,7 @@ func (h *Hub) idle() []*Feed {
 		if now.Sub(f.idleSince) < h.config.Linger && held.total() <= h.config.Budget {
 			break
 		}
-		held.add(f.held(), -1)
+		held = held.plus(f.held(), -1)
 		delete(h.feeds, f.run)
 		out = append(out, f)
 	}

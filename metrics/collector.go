@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -101,7 +102,7 @@ func (o out) total(d *prometheus.Desc, v float64, labels ...string) {
 // counters has one counter for each name, as the last label.
 func (o out) counters(d *prometheus.Desc, counts map[string]uint64, labels ...string) {
 	for name, n := range counts {
-		o.counter(d, n, append(labels[:len(labels):len(labels)], name)...)
+		o.counter(d, n, append(slices.Clip(labels), name)...)
 	}
 }
 

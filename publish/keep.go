@@ -148,7 +148,7 @@ func clip(s string) string {
 // Asked says whether somebody has asked the run to end, as of now: what [Run.Context] tells after a while, for those who
 // haven't the run open for that long. An error is the log's.
 func (r *Run) Asked(ctx context.Context) (*CancelledError, error) {
-	if c, ok := errors.AsType[*CancelledError](context.Cause(r.context())); ok {
+	if c, ok := errors.AsType[*CancelledError](context.Cause(r.context())); ok { //nolint:contextcheck // the run's own
 		return c, nil
 	}
 	kept, err := r.pub.log.Keep(ctx, []stream.Hold{{Run: r.ID()}})

@@ -65,7 +65,10 @@ func (s *Security) provider(urlUser string) (*credentials, error) {
 		return nil, nil
 	}
 	c := &credentials{file: s.CredentialsFile, user: urlUser}
-	return c, c.reread()
+	if err := c.reread(); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // defaultMaxAge is how long a connection lives that has its credentials from a file. Tokens of managed servers live for a

@@ -2,9 +2,9 @@ package stream_test
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -128,27 +128,27 @@ func TestAfterASwapOfRolesNothingIsReadFromTheReplica(t *testing.T) {
 	cases := map[string]func(log *stream.Redis) (string, error){
 		"a page": func(log *stream.Redis) (string, error) {
 			p, err := log.Range(ctx, "r", stream.ID{}, 10, 0)
-			return fmt.Sprint(len(p.Entries)), err
+			return strconv.Itoa(len(p.Entries)), err
 		},
 		"bounds": func(log *stream.Redis) (string, error) {
 			b, err := log.Bounds(ctx, "r")
-			return fmt.Sprint(b[0].Len), err
+			return strconv.FormatInt(b[0].Len, 10), err
 		},
 		"a thread": func(log *stream.Redis) (string, error) {
 			runs, err := log.NewRegistry(nil).Thread(ctx, "t", 10)
-			return fmt.Sprint(len(runs)), err
+			return strconv.Itoa(len(runs)), err
 		},
 		"the registry": func(log *stream.Redis) (string, error) {
 			runs, _, err := log.NewRegistry(nil).List(ctx, stream.ID{}, 10)
-			return fmt.Sprint(len(runs)), err
+			return strconv.Itoa(len(runs)), err
 		},
 		"an append": func(log *stream.Redis) (string, error) {
 			ids, err := log.Append(ctx, "r2", stream.Record{Event: []byte("{}")}, stream.Record{Event: []byte("{}")})
-			return fmt.Sprint(len(ids)), err
+			return strconv.Itoa(len(ids)), err
 		},
 		"a single append": func(log *stream.Redis) (string, error) {
 			ids, err := log.Append(ctx, "r3", stream.Record{Event: []byte("{}")})
-			return fmt.Sprint(len(ids) + 1), err
+			return strconv.Itoa(len(ids) + 1), err
 		},
 	}
 	a, b := streamtest.StartRedis(t), streamtest.StartRedis(t)

@@ -187,11 +187,12 @@ func (m *Memory) Range(ctx context.Context, run RunID, after ID, maxEntries, max
 	if err != nil {
 		return Page{}, err
 	}
-	return page, settleAnchor(&page, after, func() (Trimmed, error) {
+	err = settleAnchor(&page, after, func() (Trimmed, error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return m.mark(m.keys.Run(run)), nil
 	})
+	return page, err
 }
 
 // Bounds reads as [Redis.Bounds] does.

@@ -175,7 +175,8 @@ func (l *Redis) Range(ctx context.Context, run RunID, after ID, maxEntries, maxB
 	if err != nil {
 		return Page{}, err
 	}
-	return page, settleAnchor(&page, after, func() (Trimmed, error) { return l.trimMark(ctx, run) })
+	err = settleAnchor(&page, after, func() (Trimmed, error) { return l.trimMark(ctx, run) })
+	return page, err
 }
 
 // messagesOf converts the client's messages.

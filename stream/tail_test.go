@@ -124,17 +124,17 @@ func TestALostWakeUpCostsABlock(t *testing.T) {
 		var r heard
 		defer tail.Follow("r", ID{}, r.sink)()
 		synctest.Wait()
-		if len(r.entries) > 0 {
+		if r.count() > 0 {
 			t.Fatal("the wake-up wasn't lost")
 		}
 		time.Sleep(tail.cfg.Block)
 		synctest.Wait()
-		if len(r.entries) != 3 {
-			t.Errorf("%d entries a block later", len(r.entries))
+		if r.count() != 3 {
+			t.Errorf("%d entries a block later", r.count())
 		}
 		appendN(t, log, "r", 1, "comes") // and then as ever
 		synctest.Wait()
-		if len(r.entries) != 4 || len(r.errs) > 0 {
+		if r.count() != 4 || len(r.errs) > 0 {
 			t.Errorf("%d entries, %v", len(r.entries), r.errs)
 		}
 	})

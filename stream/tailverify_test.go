@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,11 +11,21 @@ import (
 
 // heard is what a follower was handed.
 type heard struct {
+	mu      sync.Mutex
 	entries []Entry
 	errs    []error
 }
 
+// count is how many entries came, for those who look while it goes on.
+func (h *heard) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.entries)
+}
+
 func (h *heard) sink(b Batch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.entries = append(h.entries, b.Entries...)
 	if b.Err != nil {
 		h.errs = append(h.errs, b.Err)

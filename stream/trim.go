@@ -107,7 +107,7 @@ func (l *Redis) trimMark(ctx context.Context, run RunID) (Trimmed, error) {
 	fields, err := readOne(ctx, l, func(pipe redis.Pipeliner) *redis.SliceCmd {
 		return pipe.HMGet(ctx, l.keys.Aux(run, auxTrimmed), markFields...)
 	}).Result()
-	if err = classify(ctx, "trimmed", err); err != nil {
+	if err := classify(ctx, "trimmed", err); err != nil {
 		return Trimmed{}, err
 	}
 	return markOf(fields), nil

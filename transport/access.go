@@ -198,7 +198,8 @@ func Allow(r *http.Request, ask Ask) (*Caller, error) {
 	if c == nil {
 		return nil, errUnasked
 	}
-	return c, c.Allow(ask)
+	err := c.Allow(ask)
+	return c, err
 }
 
 // Allow is the function Allow for somebody who is known.

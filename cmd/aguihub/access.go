@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -40,7 +41,7 @@ func (f *accessFlags) issuers() ([]auth.Issuer, error) {
 	switch {
 	case f.AuthConfig == "" && f.AuthIssuer == "":
 		if single != (auth.Issuer{}) {
-			return nil, fmt.Errorf("--auth-jwks, --auth-key-file and --auth-audience belong to --auth-issuer")
+			return nil, errors.New("--auth-jwks, --auth-key-file and --auth-audience belong to --auth-issuer")
 		}
 		return nil, nil
 	case f.AuthConfig == "":
@@ -49,7 +50,7 @@ func (f *accessFlags) issuers() ([]auth.Issuer, error) {
 		}
 		return []auth.Issuer{single}, nil
 	case single != (auth.Issuer{}):
-		return nil, fmt.Errorf("--auth-config: it names the issuers, so the other --auth flags of one can't be given")
+		return nil, errors.New("--auth-config: it names the issuers, so the other --auth flags of one can't be given")
 	}
 	file, err := os.Open(f.AuthConfig)
 	if err != nil {
@@ -87,7 +88,7 @@ func (f *accessFlags) validate(keyPrefix string) error {
 		}
 	}
 	if f.MaxConnections < 0 || f.MaxConnectionsPerSubject < 0 || f.MaxConnectionsPerAddress < 0 {
-		return fmt.Errorf("--max-connections, --max-connections-per-subject, --max-connections-per-address: must not be negative")
+		return errors.New("--max-connections, --max-connections-per-subject, --max-connections-per-address: must not be negative")
 	}
 	_, err = f.proxies()
 	return err

@@ -48,12 +48,12 @@ func TestDrain(t *testing.T) {
 				_, data, err := ws.Read(ctx)
 				if err != nil {
 					live()
-					mu.Lock()
-					defer mu.Unlock()
 					if code := websocket.CloseStatus(err); code != websocket.StatusServiceRestart || told < 0 {
 						t.Errorf("closed with %v, told %d", err, told)
 					}
+					mu.Lock()
 					closes, delays = append(closes, time.Since(asked)), append(delays, time.Duration(told)*time.Millisecond)
+					mu.Unlock()
 					return
 				}
 				for line := range strings.Lines(string(data)) {

@@ -183,12 +183,13 @@ func TestManagedRedis(t *testing.T) {
 }
 
 // connections lists the ids of the hub's connections that are in use, since idle ones may lie in a pool for ever, each with a space behind it; where among isn't empty only those in it.
-func connections(ctx context.Context, client *redis.Client, among string) (ids string) {
-	for _, line := range strings.Split(client.ClientList(ctx).Val(), "\n") {
+func connections(ctx context.Context, client *redis.Client, among string) string {
+	var ids strings.Builder
+	for line := range strings.SplitSeq(client.ClientList(ctx).Val(), "\n") {
 		m := regexp.MustCompile(`^id=(\d+) .* idle=[012] .* user=hub `).FindStringSubmatch(line)
-		if m != nil && (among == "" || strings.Contains(" "+among, " "+m[1]+" ")) {
-			ids += m[1] + " "
+		if len(m) > 1 && (among == "" || strings.Contains(" "+among, " "+m[1]+" ")) {
+			ids.WriteString(m[1] + " ")
 		}
 	}
-	return ids
+	return ids.String()
 }

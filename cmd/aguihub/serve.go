@@ -124,6 +124,19 @@ func given(flag *bool, otherwise bool) bool {
 	return *flag
 }
 
+// validateRedis checks the flags about Redis.
+func (c *serveCommand) validateRedis(bad func(format string, args ...any)) {
+	if (c.RedisCert == "") != (c.RedisKey == "") {
+		bad("--redis-cert, --redis-key: both or neither")
+	}
+	if c.embedded() && (c.RedisCA != "" || c.RedisCert != "" || c.RedisCredentialsFile != "" || c.RedisConfigure) {
+		bad("--redis-ca, --redis-cert, --redis-credentials-file and --redis-configure are of use with --redis only")
+	}
+	if _, err := stream.NewKeys(c.KeyPrefix); err != nil {
+		bad("--key-prefix: %w", err)
+	}
+}
+
 // validate checks the flags against each other, before anything is opened.
 func (c *serveCommand) validate() error {
 	var errs []error
@@ -153,15 +166,7 @@ func (c *serveCommand) validate() error {
 	} else if !isLoopback(host) {
 		bad("--embedded-redis-listen %s: loopback only, since it has no password", c.EmbeddedRedisListen)
 	}
-	if (c.RedisCert == "") != (c.RedisKey == "") {
-		bad("--redis-cert, --redis-key: both or neither")
-	}
-	if c.embedded() && (c.RedisCA != "" || c.RedisCert != "" || c.RedisCredentialsFile != "" || c.RedisConfigure) {
-		bad("--redis-ca, --redis-cert, --redis-credentials-file and --redis-configure are of use with --redis only")
-	}
-	if _, err := stream.NewKeys(c.KeyPrefix); err != nil {
-		bad("--key-prefix: %w", err)
-	}
+	c.validateRedis(bad)
 	if err := c.accessFlags.validate(c.KeyPrefix); err != nil {
 		bad("%w", err)
 	}

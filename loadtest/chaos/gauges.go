@@ -64,7 +64,7 @@ func (w *world) settle(ctx context.Context) (found []string) {
 			defer cancel()
 			for {
 				g, err := h.gauges(ctx)
-				wrong := ""
+				var wrong string
 				if err != nil {
 					wrong = err.Error()
 				} else {

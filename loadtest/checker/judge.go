@@ -3,6 +3,7 @@ package checker
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aguihub/aguihub/stream"
 )
@@ -179,11 +180,11 @@ func (j *judge) bracket(st step) {
 	}
 	matches := func(version int) bool { return j.fold(st.id, version).digest() == st.digest }
 	if !slices.ContainsFunc(versions(j.archive.entries[i].born, j.archive.losses), matches) {
-		published := ""
+		var published strings.Builder
 		for _, v := range versions(j.archive.entries[i].born, j.archive.losses) {
-			published += fmt.Sprintf(", after loss %d: %s", v, j.fold(st.id, v).digest())
+			fmt.Fprintf(&published, ", after loss %d: %s", v, j.fold(st.id, v).digest())
 		}
-		j.say("a bracket to %s (fresh %v, run %d) leaves %s, published%s", st.id, st.fresh, j.run, st.digest, published)
+		j.say("a bracket to %s (fresh %v, run %d) leaves %s, published%s", st.id, st.fresh, j.run, st.digest, published.String())
 	}
 	if !slices.IsSorted(st.customs) || len(slices.Compact(slices.Clone(st.customs))) != len(st.customs) {
 		j.say("CUSTOM events out of order: %v", st.customs)

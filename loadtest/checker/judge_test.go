@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -77,7 +78,7 @@ func TestJudgeOfAThread(t *testing.T) {
 	}
 	entries := func(archives []*Archive, run, from, to int) (steps []step) {
 		for _, e := range archives[run].entries[from-1 : to] {
-			steps = append(steps, step{kind: entryStep, id: e.ID, n: e.N, run: stream.HashRun(stream.RunID(fmt.Sprint(run)))})
+			steps = append(steps, step{kind: entryStep, id: e.ID, n: e.N, run: stream.HashRun(stream.RunID(strconv.Itoa(run)))})
 		}
 		return steps
 	}
@@ -113,7 +114,7 @@ func TestJudgeOfAThread(t *testing.T) {
 			archives := []*Archive{publish(1, "a"), publish(11, "b")}
 			var thread Thread
 			for i, a := range archives {
-				thread.Add(stream.RunID(fmt.Sprint(i)), a)
+				thread.Add(stream.RunID(strconv.Itoa(i)), a)
 			}
 			s := NewThreadSubscriber("s", "t", "1", nil, Habits{}, 1)
 			s.steps = slices.Concat(c.steps(archives)...)

@@ -24,8 +24,12 @@ func (t *Thread) Add(run stream.RunID, a *Archive) {
 func (t *Thread) Judge(s *Subscriber) []string {
 	for _, r := range t.runs {
 		r.archive.mu.Lock()
-		defer r.archive.mu.Unlock() //nolint:revive // all of them are held until the end
 	}
+	defer func() { // all of them are held until the end
+		for _, r := range t.runs {
+			r.archive.mu.Unlock()
+		}
+	}()
 	j := judge{thread: t, run: -1, archive: &Archive{}}
 	return j.judge(s)
 }

@@ -93,7 +93,7 @@ func (b *body) read(ctx context.Context, r io.Reader) error {
 			idle = min(idle, idleAfterEnd)
 		}
 		if !b.clock.extend(idle) {
-			return b.cutOff()
+			return b.cutOff() //nolint:contextcheck // it looks at the run's own
 		}
 		n, err := r.Read(piece)
 		b.ans.bytes += int64(n)
@@ -108,7 +108,7 @@ func (b *body) read(ctx context.Context, r io.Reader) error {
 		case errors.Is(err, io.EOF):
 			return b.fed(b.dec.finish(emit))
 		case b.clock.interrupted():
-			return b.cutOff()
+			return b.cutOff() //nolint:contextcheck // it looks at the run's own
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return b.idle()
 		default:
@@ -175,7 +175,7 @@ func (b *body) checkThread(event []byte) error {
 	g := b.caller.Grant
 	of := b.run.Thread()
 	if g.Open() && of == "" || b.event.Parse(event) != nil || b.event.Type != agui.RunStarted {
-		return nil
+		return nil //nolint:nilerr // what can't be read is judged where it is appended
 	}
 	if of != "" && string(of) != b.event.ThreadID() {
 		return &publish.InvalidError{Reason: agui.ReasonOtherThread, Path: "/threadId", Detail: "the run is of another thread, and stays there"}

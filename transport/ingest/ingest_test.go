@@ -83,7 +83,7 @@ func TestInvalidEvents(t *testing.T) {
 			jsonType, array(started, finished, open1), "409 run_ended 2 [2  after_end]", []string{started, finished},
 		},
 		"before the start are refused":            {lines, nd(open1), "422 invalid_event 0 [0  before_start]", nil},
-		"of another thread are refused":           {lines, nd(started, strings.Replace(started, "t1", "t2", 1)), "422 invalid_event 1 [1 /threadId illegal]", []string{started}},
+		"of another thread are refused":           {lines, nd(started, strings.Replace(started, "t1", "t2", 1)), "422 invalid_event 1 [1 /threadId other_thread]", []string{started}},
 		"may be too large":                        {lines, nd(started, `{"type":"CUSTOM","name":"x","value":"`+strings.Repeat("x", 2000)+`"}`), "422 invalid_event 1 [1  too_large]", []string{started}},
 		"may be far too large":                    {jsonType, array(started, `{"type":"CUSTOM","name":"x","value":"`+strings.Repeat("x", 90000)+`"}`), "422 invalid_event 1 [1  too_large]", []string{started}},
 		"may be too large within an event stream": {sse, sent(started, `{"type":"CUSTOM","name":"x","value":"`+strings.Repeat("x", 90000)+`"}`, finished), "200  2 [1  too_large]", []string{started, finished}},

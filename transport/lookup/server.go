@@ -172,7 +172,8 @@ func (s *Server) reach(r *http.Request, run stream.RunID) (*transport.Caller, er
 	if err != nil {
 		return nil, err
 	}
-	return caller, caller.Reach(r.Context(), s.service, ask)
+	err = caller.Reach(r.Context(), s.service, ask)
+	return caller, err
 }
 
 var errCursor = transport.BadRequest("bad_cursor", "the cursor can't be read")
