@@ -65,6 +65,7 @@ func TestDocsNameWhatThereIs(t *testing.T) {
 
 // flagOf is the flag of a struct's field.
 func flagOf(field string) string {
+	field = strings.Replace(field, "TLS", "Tls", 1)
 	name := strings.ToLower(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(field, "$1-$2"))
 	if name == "demo" || name == "console" {
 		return "--[no-]" + name

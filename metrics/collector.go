@@ -54,6 +54,9 @@ var (
 	descBuild    = desc("build_info", "Always 1; the labels say what was built.", "version", "revision", "goversion")
 	descReady    = desc("ready", "1 while the hub can serve: /readyz answers 200.")
 	descLookups  = desc("lookups_total", "Look-up requests.")
+	descSeats    = desc("seats", "Attached connections that count against a limit: in all, and of the subject and the address that has most.", "scope")
+	descSeatsMax = desc("seats_limit", "That limit; 0 is none.", "scope")
+	descRejects  = desc("rejects_total", "What was refused since a limit was reached, by the limit.", "reason")
 	descProblems = desc("problems_total", "Requests answered with a problem document, by its code.", "code")
 )
 
@@ -71,6 +74,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	o.gauge(descReady, flag(r.Ready))
 	o.counter(descLookups, r.Lookups)
 	o.counters(descProblems, r.Problems)
+	o.counters(descRejects, r.Rejects)
+	if r.Seats != nil {
+		o.gauges(descSeats, r.Seats.Taken)
+		o.gauges(descSeatsMax, r.Seats.Limit)
+	}
 	o.hub(r.Hub)
 	o.attach(r.Attach)
 	o.tail(r.Tail)
@@ -97,6 +105,13 @@ func (o out) counter(d *prometheus.Desc, v uint64, labels ...string) {
 // total is a counter of something that isn't counted in ones, such as seconds.
 func (o out) total(d *prometheus.Desc, v float64, labels ...string) {
 	o <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+}
+
+// gauges has one gauge for each name.
+func (o out) gauges(d *prometheus.Desc, values map[string]int) {
+	for name, n := range values {
+		o.gauge(d, float64(n), name)
+	}
 }
 
 // counters has one counter for each name, as the last label.

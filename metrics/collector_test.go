@@ -37,6 +37,7 @@ func full() metrics.Reading {
 	wire := &metrics.Wire{Open: 3, Accepted: 4, Closed: map[string]uint64{"ended": 2}, Deliveries: 5, Age: slow}
 	return metrics.Reading{
 		Ready: true, WebSocket: wire, SSE: wire, Lookups: 9, Problems: map[string]uint64{"unknown_path": 1},
+		Rejects: map[string]uint64{"connections": 1}, Seats: &metrics.Seats{Taken: map[string]int{"all": 1}, Limit: map[string]int{"all": 2}},
 		Attach: &metrics.Attach{
 			Seconds: map[string]*metrics.Histogram{"fresh": slow}, Failures: map[string]uint64{"unavailable": 1},
 			Brackets: map[string]uint64{"fresh": 2}, Resets: map[string]uint64{"lost": 1}, Runs: map[string]uint64{"started": 1},

@@ -16,9 +16,14 @@ type Reading struct {
 	Bridge    *Bridge
 	Reaper    *Reaper
 	Keep      *Keep
-	Lookups   uint64            // requests
+	Lookups   uint64 // requests
+	Seats     *Seats
+	Rejects   map[string]uint64 // by the limit that refused
 	Problems  map[string]uint64 // requests that were answered with a problem document, by its code
 }
+
+// Seats is who is attached against what is allowed; a limit of 0 is none.
+type Seats struct{ Taken, Limit map[string]int } // in all, of the subject and of the address that has most
 
 // Reader takes a reading. It is called by any number of goroutines at once and must not block.
 type Reader func() Reading

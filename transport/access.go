@@ -43,6 +43,8 @@ type AccessConfig struct {
 	Audit *audit.Log
 	// Limits bounds who is attached at once.
 	Limits Limits
+	// Rates bounds how fast they may come and send.
+	Rates Rates
 }
 
 // Access finds out who asks. Its methods may be called by anyone at once.
@@ -50,6 +52,8 @@ type Access struct {
 	config AccessConfig
 	logger *zap.Logger
 	seats  seats
+
+	attaches, events, bytes meters
 }
 
 // NewAccess returns an access.

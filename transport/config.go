@@ -41,6 +41,9 @@ type Config struct {
 	MaxMessage int
 	// MaxInbound bounds a WebSocket message of a client, in bytes; 0 is 64 KiB. Section 3.
 	MaxInbound int
+	// MaxInboundRate is how many messages and pings a client of a WebSocket may send a second, and twice as many at once;
+	// 0 is 50. A client of ours sends one a minute.
+	MaxInboundRate int
 	// MaxBody bounds the RunAgentInput of a POST to SSE, in bytes; 0 is 32 MiB, which is what a conversation may weigh.
 	MaxBody int
 	// MaxPosted bounds an event that answers a POST, in bytes; 0 is 8 MiB, since the official reader's buffer ends at 10.
@@ -76,6 +79,7 @@ func (c Config) WithDefaults() (Config, error) {
 	}{
 		{&c.MaxMessage, 256 << 10},
 		{&c.MaxInbound, 64 << 10},
+		{&c.MaxInboundRate, 50},
 		{&c.MaxBody, 32 << 20},
 		{&c.MaxPosted, 8 << 20},
 	} {

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/aguihub/aguihub/metrics"
 )
 
 // Limits bounds the connections that are attached at once, of a process. 0 is no limit.
@@ -26,6 +28,23 @@ var errSeats = &Error{
 	Message: "too many connections of this subject or address, or in all",
 }
 
+// Seats is a reading of who is attached, and of the limits.
+func (a *Access) Seats() metrics.Seats {
+	s, l := &a.seats, a.config.Limits
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := map[string]int{"all": s.all, "subject": 0, "address": 0}
+	for subject, n := range s.subjects {
+		if subject != ([2]string{}) { // nobody was asked
+			most["subject"] = max(most["subject"], n)
+		}
+	}
+	for _, n := range s.addresses {
+		most["address"] = max(most["address"], n)
+	}
+	return metrics.Seats{Taken: most, Limit: map[string]int{"all": l.Connections, "subject": l.PerSubject, "address": l.PerAddress}}
+}
+
 // Sit counts the caller in as attached until it calls leave. It fails where that would be one too many.
 func (c *Caller) Sit() (leave func(), err error) {
 	l, s := c.access.config.Limits, &c.access.seats
@@ -34,6 +53,7 @@ func (c *Caller) Sit() (leave func(), err error) {
 	defer s.mu.Unlock()
 	over := func(n, most int) bool { return most > 0 && n >= most }
 	if over(s.all, l.Connections) || over(s.addresses[c.Address], l.PerAddress) || !c.Grant.Open() && over(s.subjects[subject], l.PerSubject) {
+		rejects.Add(rejectConnections)
 		return nil, errSeats
 	}
 	if s.subjects == nil {

@@ -29,6 +29,10 @@ type accessFlags struct {
 	MaxConnections           int      `default:"0" placeholder:"N" help:"Attached connections at once; more are told to come again (no limit)."`
 	MaxConnectionsPerSubject int      `default:"0" placeholder:"N" help:"Attached connections of one subject at once, where tokens are asked for (no limit)."`
 	MaxConnectionsPerAddress int      `default:"0" placeholder:"N" help:"Attached connections of one address at once; behind a proxy see --trust-proxy (no limit)."`
+	MaxAttachRate            int      `default:"0" placeholder:"N" help:"Attaches a second of one address, or of one IPv6 network of 64 bits; behind a proxy see --trust-proxy (no limit)."`
+	MaxMessageRate           int      `default:"50" placeholder:"N" help:"Messages and pings a second that a client of a WebSocket may send (${default})."`
+	MaxIngestEvents          int      `default:"0" placeholder:"N" help:"Events a second that one subject may post, or one address where nobody is asked for a token (no limit)."`
+	MaxIngestBytes           size     `placeholder:"SIZE" help:"Bytes a second of them (no limit)."`
 	AuditLog                 string   `placeholder:"FILE" help:"File that who did what is appended to, one JSON line each; - for standard output (off)."`
 }
 
@@ -90,6 +94,9 @@ func (f *accessFlags) validate(keyPrefix string) error {
 	if f.MaxConnections < 0 || f.MaxConnectionsPerSubject < 0 || f.MaxConnectionsPerAddress < 0 {
 		return errors.New("--max-connections, --max-connections-per-subject, --max-connections-per-address: must not be negative")
 	}
+	if f.MaxAttachRate < 0 || f.MaxIngestEvents < 0 || f.MaxIngestBytes < 0 || f.MaxMessageRate <= 0 {
+		return fmt.Errorf("--max-attach-rate, --max-ingest-events, --max-ingest-bytes: must not be negative; --max-message-rate: must be above zero")
+	}
 	_, err = f.proxies()
 	return err
 }
@@ -123,6 +130,8 @@ func (p *process) openAccess(ctx context.Context) error {
 	}
 	config := transport.AccessConfig{Cookie: p.flags.AuthCookie, Limits: transport.Limits{
 		Connections: p.flags.MaxConnections, PerSubject: p.flags.MaxConnectionsPerSubject, PerAddress: p.flags.MaxConnectionsPerAddress,
+	}, Rates: transport.Rates{
+		Attaches: p.flags.MaxAttachRate, IngestEvents: p.flags.MaxIngestEvents, IngestBytes: int(p.flags.MaxIngestBytes),
 	}}
 	if config.Proxies, err = p.flags.proxies(); err != nil {
 		return &exitError{code: exitUsage, err: err}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,7 @@ type process struct {
 	access       *transport.Access
 	audit        *audit.Log // nil when off
 	main         net.Listener
+	tls          *tls.Config  // of main; nil where it speaks plain HTTP
 	metrics      net.Listener // nil when off
 	debug        net.Listener // nil when off
 	metricsTaken bool         // off because another process has the default port
@@ -74,6 +76,9 @@ func newProcess(ctx context.Context, flags *serveCommand, logger *zap.Logger) (_
 		return nil, err
 	}
 	if err := p.openAccess(ctx); err != nil {
+		return nil, err
+	}
+	if p.tls, err = flags.openTLS(logger); err != nil {
 		return nil, err
 	}
 	if p.main, err = listen(ctx, "--listen", flags.Listen); err != nil {
@@ -154,7 +159,11 @@ func (p *process) closeAll() {
 
 // banner says what runs where, for whoever started the hub by hand.
 func (p *process) banner(w io.Writer) {
-	base := "http://" + reachable(p.main.Addr().String())
+	scheme := "http"
+	if p.tls != nil {
+		scheme = "https"
+	}
+	base := scheme + "://" + reachable(p.main.Addr().String())
 	var b strings.Builder
 	fmt.Fprintf(&b, "aguihub %s\n", builtFrom().Version)
 	line := func(name, format string, args ...any) {
@@ -267,25 +276,29 @@ func (p *process) drain(life context.Context) {
 // listenAndServe starts the servers, the hub's own first. One that fails ends the process through cancel.
 func (p *process) listenAndServe(group *errgroup.Group, cancel context.CancelCauseFunc) []*http.Server {
 	var servers []*http.Server
-	start := func(l net.Listener, h http.Handler) {
+	start := func(l net.Listener, h http.Handler, security *tls.Config) {
 		if l == nil {
 			return
 		}
 		server := &http.Server{
-			Handler: h, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+			Handler: h, TLSConfig: security, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 			ErrorLog: zap.NewStdLog(p.logger.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
 		}
 		servers = append(servers, server)
 		group.Go(func() error {
-			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			serve := server.Serve
+			if security != nil {
+				serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+			}
+			if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 				cancel(fmt.Errorf("listener %s: %w", l.Addr(), err))
 			}
 			return nil
 		})
 	}
-	start(p.main, &p.gate)
-	start(p.metrics, p.opsHandler())
-	start(p.debug, debugHandler())
+	start(p.main, &p.gate, p.tls)
+	start(p.metrics, p.opsHandler(), nil)
+	start(p.debug, debugHandler(), nil)
 	return servers
 }
 

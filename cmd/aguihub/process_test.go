@@ -114,7 +114,7 @@ type hub struct {
 }
 
 var (
-	attachAt  = regexp.MustCompile(`attach +ws(://[^/]+)/`)
+	attachAt  = regexp.MustCompile(`attach +ws(s?://[^/]+)/`)
 	metricsAt = regexp.MustCompile(`metrics +(http://[^/]+)/metrics`)
 	redisAt   = regexp.MustCompile(`embedded at (\S+)`)
 )

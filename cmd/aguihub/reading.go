@@ -17,7 +17,9 @@ func (p *process) readers() map[string]metrics.Reader {
 func (p *process) reading(st *stack) metrics.Reading {
 	r := metrics.Reading{Ready: p.gate.isOpen() && !p.stopping.Load()}
 	if st == p.stacks[0] { // what isn't a tenant's is told once
-		r.Problems = transport.Problems()
+		r.Problems, r.Rejects = transport.Problems(), transport.Rejects()
+		seats := p.access.Seats()
+		r.Seats = &seats
 	}
 	redis := st.redis.Figures()
 	r.Redis = &redis

@@ -25,6 +25,9 @@ const (
 type serveCommand struct {
 	Listen string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the hub: attaches, ingest, look-ups and the page. Other than loopback needs --auth-config, --auth-issuer or --insecure-no-auth (${default})."`
 
+	TLSCert string `placeholder:"FILE" help:"Certificate (PEM, with its chain) of the hub, which then speaks TLS 1.2 and newer only; read again when it changes (plain HTTP)."`
+	TLSKey  string `placeholder:"FILE" help:"Key (PEM) of that certificate."`
+
 	Redis                string `placeholder:"URL" help:"Redis ≥ 7.0 or Valkey: a redis://, rediss://, redis+sentinel:// or redis+cluster:// URL. Without it the hub brings an embedded one, which forgets everything when it stops."`
 	RedisCA              string `placeholder:"FILE" help:"Certificates (PEM) that Redis' own must descend from, instead of the system's; for rediss URLs."`
 	RedisCert            string `placeholder:"FILE" help:"Certificate (PEM) that the hub shows to Redis; read at each handshake."`
@@ -145,6 +148,9 @@ func (c *serveCommand) validate() error {
 		bad("--listen: %w", err)
 	} else if !isLoopback(host) && !c.InsecureNoAuth && !c.asks() {
 		bad("--listen %s: not a loopback address, and there is no authentication: whoever reaches the hub would see and publish everything; give --auth-config or --auth-issuer, or --insecure-no-auth if the network is guarded otherwise", c.Listen)
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		bad("--tls-cert, --tls-key: both or neither")
 	}
 	if c.MetricsListen != off {
 		if _, err := hostOf(c.MetricsListen); err != nil {

@@ -100,6 +100,9 @@ func (b *body) read(ctx context.Context, r io.Reader) error {
 		if total += int64(n); b.form == formatJSON && total > b.cfg.MaxJSON {
 			return bodyTooLarge()
 		}
+		if err := b.caller.Post(0, n); err != nil {
+			return err
+		}
 		if err := b.fed(b.dec.feed(piece[:n], emit)); err != nil {
 			return err
 		}
@@ -142,6 +145,9 @@ func (b *body) written(err error) error {
 
 // take hands an item to the run.
 func (b *body) take(ctx context.Context, it item) error {
+	if err := b.caller.Post(1, 0); err != nil {
+		return err
+	}
 	at := b.index
 	b.index++
 	if it.err == nil && (it.named || at == 0) {

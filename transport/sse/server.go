@@ -124,6 +124,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) erro
 			return err
 		}
 	}
+	if err := caller.Come(); err != nil {
+		return err
+	}
 	stand, err := caller.Sit()
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/hub"
@@ -26,6 +27,7 @@ type conn struct {
 	socket   *socket
 	protocol protocol
 	cancel   context.CancelCauseFunc // ends the attach, with the reason
+	inbound  *rate.Limiter           // of messages and pings
 
 	waker   transport.Waker
 	replies chan []byte            // control lines for the peer, from the reader to the writer
@@ -56,7 +58,8 @@ type conn struct {
 const replyRoom = 8
 
 func newConn(s *Server, p protocol) *conn {
-	c := &conn{server: s, protocol: p}
+	per := s.config.MaxInboundRate
+	c := &conn{server: s, protocol: p, inbound: rate.NewLimiter(rate.Limit(per), 2*per)}
 	if p == lines {
 		c.replies = make(chan []byte, replyRoom)
 	}
@@ -306,6 +309,9 @@ func (c *conn) end(err error) {
 	default:
 		e := transport.ErrorFor(err)
 		code, reason = e.Close, e.Message
+		if len(c.replies) > 0 {
+			_ = c.write(nil) // why, in a control line
+		}
 		if code == transport.CloseInternal {
 			c.server.logger.Warn("attach", zap.Error(err))
 		}

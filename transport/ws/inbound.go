@@ -28,6 +28,10 @@ func (c *conn) read(ctx context.Context) {
 			c.cancel(c.lost(err))
 			return
 		}
+		if !c.inbound.Allow() {
+			c.tooFast()
+			return
+		}
 		if kind == websocket.MessageBinary {
 			c.cancel(errBinary)
 			return // closing takes care of the rest of the message
@@ -36,6 +40,18 @@ func (c *conn) read(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// tooFast ends the connection of a peer that sends too much, and tells why where that can be told.
+func (c *conn) tooFast() {
+	err := transport.MessageRate()
+	if c.protocol == lines {
+		select {
+		case c.replies <- c.errorLine(err):
+		default: // there are answers enough on their way
+		}
+	}
+	c.cancel(err)
 }
 
 // Errors of what a peer sent.
@@ -199,6 +215,10 @@ func (c *conn) errorLine(err error) []byte {
 
 // pinged leaves the answer to a ping frame to the writer. Of several the newest is answered, as RFC 6455 allows.
 func (c *conn) pinged(_ context.Context, payload []byte) bool {
+	if !c.inbound.Allow() {
+		c.tooFast()
+		return false
+	}
 	p := bytes.Clone(payload)
 	if p == nil {
 		p = []byte{}

@@ -86,6 +86,10 @@ func (s *Server) handler(thread bool) http.Handler {
 			transport.WriteProblem(w, s.logger, err)
 			return
 		}
+		if err := come(r); err != nil {
+			transport.WriteProblem(w, s.logger, err)
+			return
+		}
 		ctx, leave, ok := s.group.Enter()
 		if !ok {
 			transport.WriteProblem(w, s.logger, transport.Draining())
@@ -121,6 +125,14 @@ func (s *Server) handler(thread bool) http.Handler {
 			s.serve(ctx, c, request, err)
 		}()
 	})
+}
+
+// come counts the attach against its address' rate, whoever it is.
+func come(r *http.Request) error {
+	if caller := transport.CallerOf(r.Context()); caller != nil {
+		return caller.Come()
+	}
+	return nil // Allow refuses it
 }
 
 // askOf is what an attach must be allowed.
