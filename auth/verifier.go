@@ -22,6 +22,8 @@ var (
 	ErrBad = errors.New("auth: bad token")
 	// ErrExpired says that a token was good and is so no longer.
 	ErrExpired = errors.New("auth: the token has expired")
+
+	errIssuer = errors.New("auth: unknown issuer")
 )
 
 // Verifier makes grants of tokens. Its methods may be called by anyone at once.
@@ -83,7 +85,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*Grant, error) {
 	var by *issuer
 	_, err := v.parser.ParseWithClaims(token, &c, func(t *jwt.Token) (any, error) {
 		if by = v.issuers[c.Issuer]; by == nil {
-			return nil, errors.New("unknown issuer")
+			return nil, errIssuer
 		}
 		return by.keys(ctx)(t)
 	})
@@ -124,7 +126,8 @@ func reason(err error) string {
 	}{
 		{jwt.ErrTokenMalformed, "it is malformed"},
 		{jwt.ErrTokenSignatureInvalid, "its signature or algorithm is wrong"},
-		{jwt.ErrTokenUnverifiable, "its issuer or key is unknown"},
+		{errIssuer, "its issuer is unknown"},
+		{jwt.ErrTokenUnverifiable, "its key or algorithm is unknown"},
 		{jwt.ErrTokenNotValidYet, "it isn't valid yet"},
 		{jwt.ErrTokenUsedBeforeIssued, "it was issued in the future"},
 		{jwt.ErrTokenRequiredClaimMissing, "it has no expiry"},

@@ -107,7 +107,7 @@ func (a *Access) caller(r *http.Request) *Caller {
 		err = errNoToken
 	}
 	if err != nil {
-		c.Grant, c.refused = nil, refusal(err)
+		c.Grant, c.refused = nil, a.refuse(c.Address, err)
 	}
 	return c
 }
@@ -143,6 +143,15 @@ var (
 
 // Unasked is the error for a request of which nobody has found out who sends it.
 func Unasked() *Error { return errUnasked }
+
+// refuse is refusal, and logs why where the token is to blame: the client isn't told.
+func (a *Access) refuse(address string, err error) *Error {
+	e := refusal(err)
+	if errors.Is(err, auth.ErrBad) || errors.Is(err, auth.ErrExpired) {
+		a.logger.Info("token refused", zap.String("code", e.Code), zap.String("address", address), zap.Error(err))
+	}
+	return e
+}
 
 // refusal is what a client is told of a token that isn't good. The cause, which holds nothing of it, is for the log.
 func refusal(err error) *Error {
@@ -289,7 +298,7 @@ func (c *Caller) Renew(ctx context.Context, token string) (*Caller, error) {
 	}
 	g, err := c.access.config.Verifier.Verify(ctx, token)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, c.access.refuse(c.Address, err)
 	}
 	if !g.Covers(c.Grant) {
 		return nil, errNotNamed

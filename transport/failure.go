@@ -84,11 +84,18 @@ var failures = [...]struct {
 	{stream.ErrBadCursor, Error{
 		Status: http.StatusBadRequest, Code: "bad_cursor", Close: CloseBadRequest, Message: "the cursor can't be read",
 	}},
+	{context.Canceled, Error{ // whoever ends a request for another reason says so by the cause
+		Status: statusClientLeft, Code: "client_left", Close: CloseDraining,
+		Message: "the client left before there was an answer",
+	}},
 	{context.DeadlineExceeded, Error{
 		Status: http.StatusServiceUnavailable, Code: "timeout", Close: CloseOverloaded, RetryAfter: time.Second,
 		Message: "the answer took too long",
 	}},
 }
+
+// statusClientLeft is what nginx logs for the same. Nobody is there to read it; it keeps such requests apart from faults.
+const statusClientLeft = 499
 
 var draining = Error{
 	Status: http.StatusServiceUnavailable, Code: "draining", Close: CloseDraining, RetryAfter: time.Second,

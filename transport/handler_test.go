@@ -105,6 +105,7 @@ func TestErrorsHaveStatusAndCloseCode(t *testing.T) {
 		{stream.ErrBadRunID, 400, "bad_run_id", 4400},
 		{stream.ErrBadThreadID, 400, "bad_thread_id", 4400},
 		{stream.ErrBadCursor, 400, "bad_cursor", 4400},
+		{context.Canceled, 499, "client_left", 1012},
 		{context.DeadlineExceeded, 503, "timeout", 1013},
 		{errors.New("anything else"), 500, "internal", 1011},
 	} {

@@ -143,6 +143,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, thread bool) erro
 	s.stats.open.Add(1)
 	defer s.stats.open.Add(-1)
 	session, err := s.service.Attach(ctx, q.request)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return context.Cause(ctx) // a drain and a token's end aren't the client's doing
+	}
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/hub"
@@ -449,6 +451,34 @@ func TestSlowReaders(t *testing.T) {
 		f.server.Close(t.Context())
 		if got := run.rest() + thread.rest(); strings.Count(got, "retry: ") != 2 || strings.Count(got, "\n") != 4 {
 			t.Fatalf("%q, want when to come back, and nothing else", got)
+		}
+	})
+}
+
+// The rule: a client that hangs up while it waits for a run is no fault of the hub.
+func TestLeavingBeforeTheFirstByte(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.DebugLevel)
+		f := start(t, backfill.Config{}, transport.Config{})
+		f.server.logger = zap.New(core)
+		before := transport.Problems()
+		ctx, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/v1/runs/nope/sse", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := f.client.Do(req); err == nil {
+			_ = resp.Body.Close()
+			t.Fatal(resp.Status)
+		}
+		synctest.Wait()
+		after := transport.Problems()
+		if after["internal"] != before["internal"] || after["client_left"] != before["client_left"]+1 {
+			t.Errorf("problems %v, before %v", after, before)
+		}
+		if logs.Len() > 0 {
+			t.Error(logs.All())
 		}
 	})
 }
