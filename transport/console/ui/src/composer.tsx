@@ -4,7 +4,6 @@ import { soon } from "./draw";
 interface ComposerProps {
   agents: readonly string[];
   running: boolean;
-  answering: boolean;
   onSend(text: string, agent: string): Promise<void>;
 }
 
@@ -39,11 +38,11 @@ export class Composer extends Component<ComposerProps> {
     box.style.height = Math.min(180, box.scrollHeight + 2) + "px";
   };
 
-  override render({ agents, running, answering }: ComposerProps) {
+  override render({ agents, running }: ComposerProps) {
     return (
       <form class="composer" onSubmit={(e) => { e.preventDefault(); void this.send(); }}>
         {this.error && <div class="failed" role="alert">{this.error}</div>}
-        <textarea ref={this.box} id="compose" rows={1} placeholder={answering ? "Answer, and the agent goes on" : running ? "A run is active" : "Say something to the agent"} aria-label="Message to the agent" onInput={this.fit}
+        <textarea ref={this.box} id="compose" rows={1} placeholder={running ? "A run is active" : "Say something to the agent"} aria-label="Message to the agent" onInput={this.fit}
           onKeyDown={(e) => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); void this.send(); } }} />
         <select aria-label="Agent" value={this.agent || agents[0]} onChange={(e) => { this.agent = e.currentTarget.value; }}>
           {agents.map((a) => <option key={a} value={a}>{a}</option>)}

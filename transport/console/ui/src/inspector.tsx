@@ -177,7 +177,7 @@ function RunInfo({ session, runs, onRun }: { session: Session; runs: readonly Ru
     ["Thread", thread],
     ["Parent", d?.parent],
     ["State", d?.state],
-    ["Entries", d?.entries],
+    ["Entries", d && Math.max(d.entries, runs.find((r) => r.run === d.run)?.entries ?? 0)], // the list is asked for more often
     ["Started", d?.startedAtMs && new Date(d.startedAtMs).toLocaleString()],
     ["History", status.history === "partial" ? "partial: the hub doesn't know what the conversation began with" : (status.history ?? undefined)],
     ["Cursor", status.cursor ?? undefined],

@@ -6,7 +6,7 @@ import { notice, say } from "./copy";
 import { Help, TokenForm } from "./dialogs";
 import { soon, start } from "./draw";
 import { Header, Strip } from "./header";
-import { get, type Hint, isActive, onTokenNeeded } from "./hub";
+import { get, type Hint, onTokenNeeded } from "./hub";
 import { Inspector, type Tab, tabs } from "./inspector";
 import { goOffline, offline } from "./network";
 import { Runs } from "./runs";
@@ -16,7 +16,7 @@ import { nextTheme, theme, useTheme } from "./theme";
 import { Welcome } from "./welcome";
 
 /** Threads of the demo agent: the page follows them until somebody chooses something. */
-const demo = /^demo(-\d+)?$/;
+const demo = /^demo(-thread-\d+)?$/;
 
 class App extends Component {
   private session: Session | undefined;
@@ -68,7 +68,7 @@ class App extends Component {
   private follow(): void {
     if (!this.auto) return;
     const newest = this.runs.threads.find((t) => demo.test(t.thread));
-    if (newest && newest.thread !== this.target?.id && (!this.target || isActive(newest.newest.state))) this.attach({ kind: "thread", id: newest.thread });
+    if (newest && newest.thread !== this.target?.id) this.attach({ kind: "thread", id: newest.thread });
   }
 
   private attach(target: Target | undefined): void {
@@ -152,7 +152,7 @@ class App extends Component {
           onView={(v) => { this.list = v; soon(); }} onTarget={this.go} />
         <main>
           {session ? <><Strip session={session} /><Conversation key={session.target.kind + " " + session.target.id} session={session} /></> : <Welcome hint={this.hint} empty={runs.known && runs.list.length === 0} />}
-          {this.agents.length > 0 && <Composer agents={this.agents} running={!this.auto && (session?.running ?? false)} answering={(session?.agent.pendingInterrupts.length ?? 0) > 0} onSend={this.send} />}
+          {this.agents.length > 0 && <Composer agents={this.agents} running={!this.auto && (session?.running ?? false)} onSend={this.send} />}
         </main>
         {session && <Inspector session={session} tab={this.tab} onTab={(t) => this.choose(t)} runs={runs.list} onRun={(id) => this.go({ kind: "run", id })} />}
         <div class="notice" role="status" aria-live="polite">{notice}</div>

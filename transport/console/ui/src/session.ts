@@ -139,9 +139,10 @@ export class Session {
       async () => {
         this.detailTimer = undefined;
         this.detailAt = Date.now();
-        const run = this.target.kind === "run" ? this.target.id : (this.status.run ?? this.run?.id);
+        const run = this.target.kind === "run" ? this.target.id : (this.run?.id ?? this.status.run); // status.run is of the last attach
         if (!run) return;
-        this.detail = await get<Detail>("/v1/runs/" + encodeURIComponent(run)).catch(() => this.detail);
+        const detail = await get<Detail>("/v1/runs/" + encodeURIComponent(run)).catch(() => undefined);
+        if (this.target.kind === "run" || !this.run || this.run.id === run) this.detail = detail ?? this.detail;
         later();
       },
       Math.max(50, this.detailAt + detailPace - Date.now()),
@@ -164,6 +165,7 @@ export class Session {
     switch (event.type as string) {
       case "RUN_STARTED":
         this.clear();
+        if (this.detail?.run !== e["runId"]) this.detail = undefined; // it was told of the run before
         this.run = { id: String(e["runId"]), thread: String(e["threadId"]), state: "running", error: "" };
         return this.askDetail();
       case "RUN_FINISHED":

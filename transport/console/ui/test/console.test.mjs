@@ -206,6 +206,22 @@ test("a run that isn't there yet is waited for, and a thread goes from run to ru
   await hub.post(r.run + "-2", [started({ ...r, run: r.run + "-2" }), ...message("m2", "second run")], inputOf({ ...r, run: r.run + "-2" }));
   await see(page, "second run");
   await see(page, "first run");
+  await page.locator("#tab-Run").click();
+  await page.locator(".facts", { hasText: r.run + "-2" }).waitFor();
+});
+
+test("with nothing chosen the page opens the newest thread of the demo, and follows it to the next", async () => {
+  const say = async (n, thread, text) => {
+    const r = { run: "demo-" + n, thread };
+    await hub.post(r.run, [started(r), ...message("m" + n, text), finished(r)], inputOf(r));
+  };
+  await say(1, "demo", "of the first thread");
+  await say(6, "demo-thread-2", "of the second thread");
+  const page = await visit("/");
+  await see(page, "of the second thread");
+  await say(11, "demo-thread-3", "of the third thread");
+  await see(page, "of the third thread");
+  assert.equal(new URL(page.url()).search, "");
 });
 
 test("a hostile run executes nothing, loads nothing and doesn't freeze the page", async () => {
