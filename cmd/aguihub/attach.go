@@ -16,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport"
 )
 
@@ -54,9 +55,17 @@ const (
 	maxPause = 5 * time.Second
 )
 
+// patience is after what silence a person is told what is waited for.
+const patience = time.Second
+
 // Run implements the subcommand. It returns at the run's end, or when ctx ends. A connection that was lost, or closed with
 // a code that invites to come back, is made anew from the cursor.
 func (c *attachCommand) Run(ctx context.Context, con stdio) error {
+	if c.After != "" {
+		if _, err := stream.ParseCursor(c.After); err != nil {
+			return usagef("--after %q: a cursor is <entry id>.<8 hex digits>, as attach --lines shows it in \"id\": %w", c.After, err)
+		}
+	}
 	c.cursor = c.After
 	lost := time.Now()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, maxPause) {
@@ -104,8 +113,13 @@ func (c *attachCommand) follow(ctx context.Context, con stdio) error {
 	defer func() { _ = ws.CloseNow() }()
 	c.connected = true
 	ws.SetReadLimit(maxFrame)
+	silence := time.AfterFunc(patience, func() {
+		_, _ = fmt.Fprintf(con.err, "waiting for %s (a run that nobody has published yet: up to 30 s, or what the hub's --attach-wait says) …\n", c.ID)
+	})
+	defer silence.Stop()
 	for {
 		_, data, err := ws.Read(ctx)
+		silence.Stop()
 		if err != nil {
 			return c.closed(ctx, err)
 		}
@@ -181,7 +195,7 @@ func (c *attachCommand) closed(ctx context.Context, err error) error {
 	case websocket.StatusNormalClosure:
 		return nil
 	case websocket.StatusCode(transport.CloseUnknownRun):
-		return &closedError{ce, fmt.Sprintf("unknown run %s: nobody has published to it (4404 %s)", c.ID, ce.Reason)}
+		return &closedError{ce, fmt.Sprintf("unknown run %s: nobody has published to it, or it isn't yours to see (4404 %s)", c.ID, ce.Reason)}
 	default:
 		return &closedError{ce, fmt.Sprintf("the hub closed the connection: %d %s", ce.Code, ce.Reason)}
 	}

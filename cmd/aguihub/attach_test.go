@@ -7,16 +7,17 @@ import (
 	"github.com/aguihub/aguihub/stream/streamtest"
 )
 
-// The rule: an attach whose hub is killed comes back with its cursor, and prints each event once.
+// The rule: an attach says what it waits for; one whose hub is killed comes back with its cursor, and prints each event once.
 func TestAttachComesBackWhereItsHubWasKilled(t *testing.T) {
 	t.Parallel()
 	server := streamtest.StartRedis(t)
 	client := server.Client(t)
 	all := strings.Split(strings.TrimSpace(events("again")), "\n")
 	first := startHub(t, "--redis", server.URL())
+	tool := first.attach("again")
+	tool.stderr.waitLine(t, "waiting for again") // the run isn't there yet, and the silence is explained
 	xadd(t, client, "again", all[0])
 	xadd(t, client, "again", all[1])
-	tool := first.attach("again")
 	tool.stdout.waitLine(t, "TEXT_MESSAGE_START")
 	if err := first.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)

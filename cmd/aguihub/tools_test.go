@@ -80,6 +80,15 @@ func TestTools(t *testing.T) {
 			t.Errorf("exit code %d: %s", code, stderr)
 		}
 	})
+	t.Run("attach --after something that is no cursor exits with 2 and says what one looks like", func(t *testing.T) {
+		t.Parallel()
+		for _, after := range []string{"garbage", "1764512345678-0", "1764512345678-0.1a2b"} {
+			code, stdout, stderr := run(t, "", "attach", "p1", "--url", h.base, "--after", after)
+			if code != 2 || stdout != "" || !strings.Contains(stderr, after) || !strings.Contains(stderr, "<entry id>.<8 hex digits>") {
+				t.Errorf("%s: exit code %d: %s%s", after, code, stdout, stderr)
+			}
+		}
+	})
 	t.Run("attach to a thread goes on from run to run", func(t *testing.T) {
 		t.Parallel()
 		a := h.attach("--thread", "t9", "--lines")
