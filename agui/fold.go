@@ -11,6 +11,7 @@ type fold struct {
 
 	state      *document
 	stateKnown bool
+	refused    error // why the event that was applied last changed nothing, where the bounds are to blame
 
 	// pending is the run that left interrupts open: its RUN_STARTED without input, and its RUN_FINISHED. Both nil where
 	// nothing is pending.
@@ -396,12 +397,17 @@ func (f *fold) activityDelta(e *Event) {
 	if m == nil || m.role != "activity" {
 		return
 	}
-	m.mergeMetadata(e.get(fMetadata))
 	m.open()
 	if m.doc == nil || m.doc.missing() || string(m.doc.raw()) == "null" {
 		m.content, m.doc = contentDocument, newDocument([]byte("{}"))
 	}
-	if m.doc.apply(e.get(fPatch)) != nil {
+	err := m.doc.apply(e.get(fPatch))
+	if _, out := outgrown(err); out {
+		f.refused = err
+		return
+	}
+	m.mergeMetadata(e.get(fMetadata))
+	if err != nil {
 		return
 	}
 	f.size += len(e.get(fPatch))

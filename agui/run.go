@@ -90,6 +90,9 @@ func (r *Run) Apply(en Entry) Verdict {
 	r.fold.at = en.At
 	if v.Fold {
 		r.take()
+		if refusal, out := outgrown(r.fold.refused); out {
+			v, r.fold.refused = refusal, nil
+		}
 	}
 	r.markPrivate(&v)
 	if v.End {
@@ -159,10 +162,26 @@ func (r *Run) patch() (v Verdict, fatal bool) {
 		return Verdict{}, false
 	}
 	err := r.fold.patchState(r.event.get(fDelta))
+	if v, out := outgrown(err); out {
+		return v, true
+	}
 	if !errors.Is(err, errInherited) && !errors.Is(err, errCircular) {
 		return Verdict{}, false
 	}
 	return withheld(ReasonIllegal, "the patch would break the client: "+err.Error()), true
+}
+
+// outgrown withholds a patch that the client could follow and the fold can't, within its bounds: nobody gets it, and it is
+// said, so that those who come later hold what the others do.
+func outgrown(err error) (v Verdict, out bool) {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return withheld(ReasonTooLarge, "the patch makes too much of what it patches: "+err.Error()), true
+	case errors.Is(err, ErrTooDeep):
+		return withheld(ReasonTooDeep, "what the patch makes nests too deep: "+err.Error()), true
+	default:
+		return Verdict{}, false
+	}
 }
 
 // take folds the event that was admitted last.

@@ -118,7 +118,7 @@ func (r *Report) String() string {
 	list("connections ended by", r.Closes)
 	fmt.Fprintf(&b, "%d violations, %d subscribers without the end of their run\n", len(r.Violations), r.Unfinished)
 	for i, v := range r.Violations {
-		if i == 20 {
+		if i == 200 {
 			fmt.Fprintf(&b, "  and %d more\n", len(r.Violations)-i)
 			break
 		}
