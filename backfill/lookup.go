@@ -211,6 +211,9 @@ func (s *Service) Messages(ctx context.Context, thread stream.ThreadID, g *auth.
 	var c Conversation
 	var view *agui.View
 	err = s.peek(ctx, r.run, func(m *machine) {
+		if m.thread != thread { // its key was deleted, and its id serves another thread now
+			return
+		}
 		view = m.run.View()
 		cursor := m.cursor
 		cursor.Run, cursor.HasRun = stream.HashRun(r.run), true
@@ -218,6 +221,10 @@ func (s *Service) Messages(ctx context.Context, thread stream.ThreadID, g *auth.
 	})
 	if err != nil {
 		return Conversation{}, err
+	}
+	if view == nil {
+		th.forget(r.run)
+		return Conversation{}, ErrUnknownRun
 	}
 	if !view.Ended {
 		c.ActiveRun = &r.run

@@ -235,3 +235,28 @@ func TestThreadResumeOverRuns(t *testing.T) {
 		})
 	}
 }
+
+// The rule (I10): a run whose key went and that serves another thread now isn't shown as the first one's.
+func TestARunThatServesAnotherThreadNow(t *testing.T) {
+	bubble(t, "isn't the conversation of the one that it was of", func(t *testing.T) {
+		r := newRig(t, Config{})
+		r.begin(t, "r1", "t1")
+		w := r.attach(t, Request{Thread: "t1"})
+		w.all()
+		w.leave()
+		held := r.attach(t, Request{Thread: "t1"}) // the thread stays known here
+		held.all()
+		defer held.leave()
+		if err := r.log.Erase(t.Context(), "r1", "", 0); err != nil {
+			t.Fatal(err)
+		}
+		r.publish(t, "r1", started("r1", "t2"), opening("r1"), delta("r1", "of another"))
+		for range 3 {
+			c, err := r.Messages(t.Context(), "t1", nil)
+			if err == nil && strings.Contains(string(c.Messages), "of another") {
+				t.Fatalf("%s", c.Messages)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
