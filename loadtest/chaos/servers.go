@@ -173,8 +173,11 @@ func (p *proxy) serve(ctx context.Context) {
 		p.mu.Unlock()
 		var d net.Dialer
 		out, err := d.DialContext(ctx, "tcp", target)
-		if err != nil || !p.keep(in, out) {
+		if err != nil || !p.keep(target, in, out) {
 			_ = in.Close()
+			if out != nil {
+				_ = out.Close()
+			}
 			continue
 		}
 		p.wg.Go(func() { p.copy(in, out) })
@@ -182,13 +185,17 @@ func (p *proxy) serve(ctx context.Context) {
 	}
 }
 
-func (p *proxy) keep(conns ...net.Conn) bool {
+// keep keeps a connection to target, unless the proxy leads elsewhere meanwhile.
+func (p *proxy) keep(target string, conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed || p.target != target {
+		return false
+	}
 	for _, c := range conns {
 		p.conns[c] = struct{}{}
 	}
-	return !p.closed
+	return true
 }
 
 func (p *proxy) copy(dst, src net.Conn) {

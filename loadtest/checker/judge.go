@@ -99,28 +99,48 @@ func (j *judge) step(st step) {
 	}
 }
 
-// resolve finds the entry that a subscriber without cursors means, by its counter. At the run's end that is the end, where
-// nothing that has a counter is missing.
+// resolve finds the entry that a subscriber without cursors means, by its counter.
 func (j *judge) resolve(st *step) bool {
-	for i, e := range j.archive.entries {
-		switch {
-		case st.kind == endStep && e.Kind == End && e.gone == 0:
-			for _, missed := range j.archive.entries[:i] {
-				if missed.N > 0 && missed.gone == 0 && j.pos.Less(missed.ID) {
-					j.say("it ended without counter %d", missed.N)
-				}
-			}
-			j.pos = e.ID
-			return true
-		case st.kind != endStep && e.N == st.n && e.N > 0:
+	if st.kind == endStep {
+		j.resolveEnd()
+		return true
+	}
+	for _, e := range j.archive.entries {
+		if e.N == st.n && e.N > 0 {
 			st.id = e.ID
 			return true
 		}
 	}
-	if st.n > 0 {
-		j.say("counter %d, which nobody published", st.n)
+	j.say("counter %d, which nobody published", st.n)
+	return false
+}
+
+// resolveEnd has a subscriber without cursors stand at the run's end: at one that was lost later, or at that which stayed, as
+// long as nothing that has a counter and was there by then is missing.
+func (j *judge) resolveEnd() {
+	missed := 0
+	for i, e := range j.archive.entries {
+		if e.Kind != End {
+			continue
+		}
+		version := j.archive.losses
+		if e.gone > 0 {
+			version = e.gone - 1
+		}
+		missed = 0
+		for _, before := range j.archive.entries[:i] {
+			if before.N > 0 && before.in(version) && j.pos.Less(before.ID) {
+				missed = before.N
+			}
+		}
+		if missed == 0 {
+			j.pos = e.ID
+			return
+		}
 	}
-	return st.kind == endStep
+	if missed > 0 {
+		j.say("it ended without counter %d", missed)
+	}
 }
 
 // hold has the client hold an entry. What was published after a loss mustn't come to one who holds what was lost.
