@@ -104,7 +104,7 @@ func (s *Service) outline(ctx context.Context, run stream.RunID) (st start, ok b
 	st.thread, _ = stream.ParseThreadID(string(meta.Thread))
 	st.parent, _ = stream.ParseRunID(string(meta.Parent))
 	st.id, err = stream.ParseID(meta.Start)
-	return st, err == nil && !st.id.IsZero(), nil //nolint:nilerr // damage is a miss
+	return st, err == nil && !st.id.IsZero(), nil
 }
 
 // startOf is where a run began: as its first entries say or, where these were trimmed, its checkpoints.

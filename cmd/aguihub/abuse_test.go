@@ -20,7 +20,7 @@ func TestAbuse(t *testing.T) {
 	h := startHub(t, "--max-attach-rate", "5", "--max-ingest-events", "300", "--attach-wait", "50ms", "--no-console")
 	host := strings.TrimPrefix(h.base, "http://")
 	// raw sends bytes and returns what comes until the hub closes, or has answered.
-	raw := func(t *testing.T, text string) (status string, rest string) {
+	raw := func(t *testing.T, text string) (status, rest string) {
 		t.Helper()
 		conn, err := net.Dial("tcp", host)
 		if err != nil {

@@ -95,7 +95,7 @@ func (f *accessFlags) validate(keyPrefix string) error {
 		return errors.New("--max-connections, --max-connections-per-subject, --max-connections-per-address: must not be negative")
 	}
 	if f.MaxAttachRate < 0 || f.MaxIngestEvents < 0 || f.MaxIngestBytes < 0 || f.MaxMessageRate <= 0 {
-		return fmt.Errorf("--max-attach-rate, --max-ingest-events, --max-ingest-bytes: must not be negative; --max-message-rate: must be above zero")
+		return errors.New("--max-attach-rate, --max-ingest-events, --max-ingest-bytes: must not be negative; --max-message-rate: must be above zero")
 	}
 	_, err = f.proxies()
 	return err

@@ -27,7 +27,7 @@ func TestAStockAgentThroughTheBridge(t *testing.T) {
 		return json.RawMessage(fmt.Sprintf(`[{"id":%q,"role":"user","content":%q}]`, id, text))
 	}
 	versions := []string{oracle.V1, oracle.V059}
-	talk := func(url string, version, thread string) oracle.HTTPResult {
+	talk := func(url, version, thread string) oracle.HTTPResult {
 		got := clients.Run(t, oracle.HTTPJob{Version: version, URL: url, ThreadID: thread, Turns: []oracle.HTTPTurn{
 			{RunID: thread + "-1", Messages: said("u1", "hello")},
 			{RunID: thread + "-2", Messages: said("u2", "fail")},

@@ -68,8 +68,13 @@ func TestJudgeOfAThread(t *testing.T) {
 	publish := func(first uint64, message string) *Archive {
 		a := &Archive{}
 		for i, e := range []Entry{
-			{Kind: Start}, {Kind: Open, Message: message}, {Kind: Text, N: 1, Message: message},
-			{Kind: Text, N: 2, Message: message}, {Kind: State, N: 3}, {Kind: Close, Message: message}, {Kind: End},
+			{Kind: Start},
+			{Kind: Open, Message: message},
+			{Kind: Text, N: 1, Message: message},
+			{Kind: Text, N: 2, Message: message},
+			{Kind: State, N: 3},
+			{Kind: Close, Message: message},
+			{Kind: End},
 		} {
 			e.ID = stream.ID{Ms: first + uint64(i)} //nolint:gosec // small
 			a.Add(e)
