@@ -70,7 +70,6 @@ func signal(t *testing.T, s *streamtest.Server, sig syscall.Signal) {
 // TestFailoversBySentinel: one that is asked for loses nothing and costs nothing; one after the master's death goes on
 // with what had reached the replica, and what hadn't is told.
 func TestFailoversBySentinel(t *testing.T) {
-	t.Parallel()
 	a, b := streamtest.StartRedis(t, "--repl-diskless-sync-delay", "0"), streamtest.StartRedis(t, "--repl-diskless-sync-delay", "0")
 	replicate(t, a, b)
 	addr, sentinel := startSentinel(t, a)

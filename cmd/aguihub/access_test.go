@@ -3,6 +3,7 @@ package main_test
 import (
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,15 @@ func TestTenantsShareAHubAndNothingElse(t *testing.T) {
 		if !strings.HasPrefix(strings.TrimPrefix(k, "{"), "agui-acme:") {
 			t.Errorf("a key outside of the tenant's: %s", k)
 		}
+	}
+	// A cursor of one tenant is worth nothing in another, also where there is a run of the same id.
+	_, stdout, _ := run(t, "", "attach", "r1", "--url", h.base, "--token", acme, "--lines")
+	cursor := regexp.MustCompile(`[0-9]+-[0-9]+\.[0-9a-f]{8}`).FindString(stdout)
+	if code, _, stderr := run(t, strings.ReplaceAll(events("r1"), "Hello", "Servus"), "publish", "r1", "--url", h.base, "--token", globex); code != 0 || cursor == "" {
+		t.Fatalf("publish: exit code %d: %s; cursor %q", code, stderr, cursor)
+	}
+	if _, stdout, stderr := run(t, "", "attach", "r1", "--url", h.base, "--token", globex, "--lines", "--after", cursor); !strings.Contains(stdout, `"reset"`) || !strings.Contains(stdout, "Servus") || strings.Contains(stdout, "Hello") {
+		t.Errorf("another tenant's cursor: %s %s", stdout, stderr)
 	}
 	_, metrics, err := get(t.Context(), h.metrics+"/metrics")
 	if err != nil || !strings.Contains(metrics, `aguihub_ready{tenant="globex"} 1`) {

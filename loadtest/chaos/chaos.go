@@ -44,7 +44,7 @@ type Config struct {
 	Hubs     int           // 2
 	Feeds    bool          // wait at the end until the hubs have let go of all runs, which takes them half a minute
 	Runs     int           // at once: 4
-	Threads  int           // at once, with three runs each, one after the other: 2
+	Threads  int           // at once, with three runs each, one after the other: 2; -1 for none
 	Readers  int           // of each run and thread: 5, every third over SSE, the fourth of a run on the bare subprotocol
 	Rate     float64       // events a second of each run: 40
 	Length   int           // events of a run: 600
