@@ -40,7 +40,7 @@ func TestAStockAgentThroughTheBridge(t *testing.T) {
 		}
 		return got
 	}
-	answer := func(url string, version, thread string, held oracle.HTTPResult, run, resume string) oracle.HTTPResult {
+	answer := func(url, version, thread string, held oracle.HTTPResult, run, resume string) oracle.HTTPResult {
 		return clients.Run(t, oracle.HTTPJob{
 			Version: version, URL: url, ThreadID: thread,
 			Initial: &oracle.Initial{Messages: json.RawMessage(held.Messages), State: json.RawMessage(held.State)},
