@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -260,10 +259,9 @@ func (l *lines) wait(tb testing.TB, ok func(string) bool) {
 func (l *lines) waitLine(tb testing.TB, text string) (found string) {
 	tb.Helper()
 	l.wait(tb, func(s string) bool {
-		scanner := bufio.NewScanner(strings.NewReader(s))
-		for scanner.Scan() {
-			if strings.Contains(scanner.Text(), text) {
-				found = scanner.Text()
+		for line := range strings.Lines(s) {
+			if strings.Contains(line, text) {
+				found = strings.TrimRight(line, "\r\n")
 				return true
 			}
 		}
