@@ -68,7 +68,8 @@ func (d *discovery) page(ctx context.Context, runs []stream.RunID) error {
 		if len(d.there) >= maxSeen {
 			clear(d.there)
 		}
-		if _, ok := d.seen[h]; ok {
+		_, again := d.there[h]
+		if _, before := d.seen[h]; again || before {
 			d.there[h] = struct{}{}
 			continue
 		}
@@ -77,7 +78,7 @@ func (d *discovery) page(ctx context.Context, runs []stream.RunID) error {
 			return err
 		}
 		if known {
-			d.seen[h], d.there[h] = struct{}{}, struct{}{}
+			d.there[h] = struct{}{}
 		}
 	}
 	return sleep(ctx, pagePause)

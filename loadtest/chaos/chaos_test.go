@@ -53,7 +53,7 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 			config.Length, config.Every = 200, time.Second
 			config.Runs, config.Threads = max(config.Runs, 1), 1
 			if !rolling && !away && !*threads {
-				config.Threads = -1
+				config.Runs, config.Threads = 2, -1
 			}
 			report, err := chaos.Run(t.Context(), config)
 			if err != nil {
