@@ -363,9 +363,11 @@ func (f *Feed) Join(after stream.ID, see func(last stream.ID, missed []*Delivery
 	return f.add(f.last, nil), nil
 }
 
-// since are the deliveries after an entry; f.mu is held.
+// since are the deliveries after an entry; f.mu is held. An entry before the first that the feed has read was trimmed before
+// the feed began, and who knows what else with it.
 func (f *Feed) since(after stream.ID) (missed []*Delivery, covered bool) {
-	if after.Less(f.ringFrom) {
+	trimmed := f.ringFrom.IsZero() && !after.IsZero() && len(f.ring) > 0 && after.Less(f.ring[0].ID)
+	if trimmed || after.Less(f.ringFrom) {
 		return nil, false
 	}
 	from := len(f.ring)

@@ -202,6 +202,23 @@ func TestEntriesThatGoMissing(t *testing.T) {
 			}
 		})
 	})
+	bubble(t, "a ring that begins behind a trim covers nobody who stands before it", func(t *testing.T) {
+		r := newRig(t, Config{})
+		ids := r.publish(t, "1", "2", "3", "4", "5")
+		if _, err := r.log.Trim(t.Context(), run, ids[3]); err != nil {
+			t.Fatal(err)
+		}
+		f := r.loaded(t)
+		for i, id := range ids {
+			s, ok, err := f.JoinAfter(id)
+			if err != nil || ok != (i >= 3) {
+				t.Errorf("after entry %d: covered is %t, %v", i+1, ok, err)
+			}
+			if ok {
+				s.Close()
+			}
+		}
+	})
 	bubble(t, "a key of another type ends the feed before and after it is live", func(t *testing.T) {
 		r := newRig(t, Config{})
 		r.log.SetWrongType(run)
