@@ -251,6 +251,16 @@ func habitsOf(i int) checker.Habits {
 	return checker.Habits{Leave: 4 * time.Second}
 }
 
+// published takes the error that ended a producer: the verdicts on its run are worth nothing then.
+func (w *world) published(err error) {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.report.Violations = append(w.report.Violations, "not the hub's fault: "+err.Error())
+}
+
 // verdict adds what a subscriber counted, and what the judge says of it. w.mu is held.
 func (w *world) verdict(s *checker.Subscriber, found []string) {
 	w.report.Add(s.Figures)
@@ -279,7 +289,7 @@ func (w *world) oneRun(ctx context.Context, lane, n int) {
 	w.mu.Unlock()
 	done := make(chan struct{})
 	var publishing, reading sync.WaitGroup
-	publishing.Go(func() { _ = p.Run(ctx, done) })
+	publishing.Go(func() { w.published(p.Run(ctx, done)) })
 	readers := make([]*checker.Subscriber, w.config.Readers)
 	for i := range readers {
 		s := checker.NewSubscriber(fmt.Sprintf("%s reader %d", p.run, i), p.run, w.hubsNow, habitsOf(i), w.seedOf(lane, n, i))

@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -125,14 +125,23 @@ func (s *server) replicate(ctx context.Context, of *server) error {
 	return s.synced(ctx)
 }
 
+// synced waits until a replica has what its master has, in its append-only file too: until that is written anew, a kill
+// would lose all.
 func (s *server) synced(ctx context.Context) error {
 	return waitFor(ctx, "replica", func(ctx context.Context) error {
 		info, err := s.client.Info(ctx, "replication").Result()
 		if err != nil {
 			return err
 		}
-		if !bytes.Contains([]byte(info), []byte("master_link_status:up")) {
+		if !strings.Contains(info, "master_link_status:up") {
 			return errors.New("no link to the master yet")
+		}
+		info, err = s.client.Info(ctx, "persistence").Result()
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(info, "aof_rewrite_in_progress:0") || !strings.Contains(info, "aof_rewrite_scheduled:0") {
+			return errors.New("its append-only file is being written anew")
 		}
 		return nil
 	})

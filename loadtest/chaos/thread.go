@@ -34,7 +34,7 @@ func (w *world) oneThread(ctx context.Context, lane, n int) {
 	w.mu.Unlock()
 	done := make(chan struct{})
 	var publishing, reading sync.WaitGroup
-	publishing.Go(func() { inTurn(ctx, runs, done) })
+	publishing.Go(func() { w.published(inTurn(ctx, runs, done)) })
 	last := stream.RunID(runs[len(runs)-1].run)
 	readers := make([]*checker.Subscriber, w.config.Readers)
 	for i := range readers {
@@ -59,26 +59,26 @@ func (w *world) oneThread(ctx context.Context, lane, n int) {
 }
 
 // inTurn publishes the runs one after the other, going back to one that lost its end, until done is closed.
-func inTurn(ctx context.Context, runs []*producer, done <-chan struct{}) {
+func inTurn(ctx context.Context, runs []*producer, done <-chan struct{}) error {
 	var current *producer
 	for {
 		p := firstOpen(runs)
 		if p != current && current != nil && !pause(ctx, rand.N(1500*time.Millisecond)) {
-			return
+			return ctx.Err()
 		}
 		if current = p; p == nil {
 			p = runs[0] // it has nothing to do, but perhaps later
 		}
 		if err := p.some(ctx); err != nil {
-			return
+			return err
 		}
 		select {
 		case <-done:
-			return
+			return nil
 		default:
 		}
 		if !pause(ctx, p.gap()) {
-			return
+			return ctx.Err()
 		}
 	}
 }

@@ -160,6 +160,30 @@ func TestJudgeOfABareSubscriber(t *testing.T) {
 	}
 }
 
+// TestAnEndThatIsLostLater: a bare subscriber that saw it needn't see what came in its place, but all before it.
+func TestAnEndThatIsLostLater(t *testing.T) {
+	for say, last := range map[string]int{"": 8, "ended without counter": 7} {
+		a := published(8)
+		there := map[stream.ID]bool{}
+		for _, e := range a.entries[:len(a.entries)-1] {
+			there[e.ID] = true
+		}
+		a.Survive(there)
+		a.Add(Entry{ID: stream.ID{Ms: 100}, Kind: Text, N: 9, Message: "m"})
+		a.Add(Entry{ID: stream.ID{Ms: 101}, Kind: End})
+		s := NewSubscriber("s", "r", nil, Habits{}, 1)
+		s.steps = []step{{kind: resetStep, bare: true}}
+		for n := 1; n <= last; n++ {
+			s.steps = append(s.steps, step{kind: entryStep, bare: true, n: n})
+		}
+		s.steps = append(s.steps, step{kind: endStep, bare: true})
+		found := a.Judge(s)
+		if say == "" && len(found) > 0 || say != "" && !strings.Contains(strings.Join(found, "\n"), say) {
+			t.Errorf("found %q, want %q", found, say)
+		}
+	}
+}
+
 const (
 	fresh = `{"control":"catchup","from":null,"mode":"fresh"}`
 	reset = `{"control":"reset","reason":"lost"}`
