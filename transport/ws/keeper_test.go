@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/hub"
 	"github.com/aguihub/aguihub/transport"
@@ -178,6 +179,26 @@ func TestSlowPeers(t *testing.T) {
 			}
 			if code := slow.untilClose(); code != 4408 { // it reads again, within the 10 s
 				t.Fatal(code)
+			}
+		})
+	})
+	t.Run("whose token ends in the middle of the past are closed then", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := startInMemory(t, config, transport.Config{})
+			flood(t, f, "r1", 20)
+			f.Append(t, "r1", tt.TextEnd, tt.Finished("r1", "t1"))
+			r := f.raw(t, "/v1/runs/r1/ws?from=start", linesName)
+			slow := &raw{Conn: slowly{r.Conn}, t: t}
+			synctest.Wait()
+			ends := time.Now().Add(20 * time.Second) // the whole past takes this peer more than a minute
+			for _, c := range f.server.snapshot(nil) {
+				c.caller.Store(&transport.Caller{Grant: &auth.Grant{Expires: ends}})
+			}
+			if code := slow.untilClose(); code != 4401 {
+				t.Fatal(code)
+			}
+			if s := f.server.Figures(); s.Open != 0 || s.Closes[4401] != 1 {
+				t.Fatalf("%+v", s)
 			}
 		})
 	})
