@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,8 +20,9 @@ import (
 type producer struct {
 	run      string
 	thread   string
-	input    bool // its start has one, so that its history is known
-	ofThread bool // it is one of a thread's that is followed: it announces itself, and isn't to be trimmed
+	input    bool      // its start has one, so that its history is known
+	ofThread bool      // it is one of a thread's that is followed: it announces itself, and isn't to be trimmed
+	after    *producer // of the run before it in its thread, which must have ended; nil for none
 	archive  *checker.Archive
 	client   redis.UniversalClient
 	rate     float64 // events a second
@@ -31,7 +33,7 @@ type producer struct {
 	starts  int
 	restart int // begin anew after so many events more; 0 for not
 	started bool
-	ended   bool
+	ended   atomic.Bool // written with p.mu held
 }
 
 func (p *producer) key() string { return "agui:run:" + p.run }
@@ -82,8 +84,11 @@ func (p *producer) values(e checker.Entry, event string) []string {
 func (p *producer) step(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended {
+	if p.ended.Load() {
 		return nil
+	}
+	if !p.started && p.after != nil && !p.after.ended.Load() {
+		return nil // its end was lost while this step waited
 	}
 	if p.restart > 0 {
 		if p.restart--; p.restart == 0 {
@@ -108,7 +113,7 @@ func (p *producer) step(ctx context.Context) error {
 		return p.publish(ctx, checker.Entry{Kind: checker.Open, Message: message}, open)
 	}
 	p.n++
-	p.ended = entry.Kind == checker.End
+	p.ended.Store(entry.Kind == checker.End)
 	return nil
 }
 
@@ -226,7 +231,7 @@ func (p *producer) some(ctx context.Context) error {
 func (p *producer) trim(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.started || p.ended {
+	if !p.started || p.ended.Load() {
 		return nil
 	}
 	const keep = 5
@@ -262,8 +267,9 @@ func (p *producer) survive(ctx context.Context, client redis.UniversalClient) (l
 	}
 	lost, started, ended := p.archive.Survive(there)
 	p.started = started
-	if p.ended && !ended {
-		p.ended, p.length = false, p.n+4 // the end comes again, and a little before it
+	if p.ended.Load() && !ended {
+		p.ended.Store(false)
+		p.length = p.n + 4 // the end comes again, and a little before it
 	}
 	return lost, nil
 }

@@ -27,6 +27,9 @@ func (w *world) oneThread(ctx context.Context, lane, n int) {
 			run: fmt.Sprintf("%s-%d", name, i), thread: name, input: lane%2 == 0, ofThread: true,
 			archive: checker.NewArchive(w.losses), client: w.client, rate: w.config.Rate, length: w.config.Length / runsOfThread,
 		}
+		if i > 0 {
+			p.after = runs[i-1]
+		}
 		runs = append(runs, p)
 		thread.Add(stream.RunID(p.run), p.archive)
 		w.producers[p] = struct{}{}
@@ -86,10 +89,7 @@ func inTurn(ctx context.Context, runs []*producer, done <-chan struct{}) error {
 // firstOpen is the first run that hasn't ended, nil where all have.
 func firstOpen(runs []*producer) *producer {
 	for _, p := range runs {
-		p.mu.Lock()
-		ended := p.ended
-		p.mu.Unlock()
-		if !ended {
+		if !p.ended.Load() {
 			return p
 		}
 	}

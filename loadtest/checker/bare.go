@@ -26,7 +26,7 @@ func (s *Subscriber) bare(ctx context.Context, client *http.Client, base string)
 	defer func() { _ = ws.CloseNow() }()
 	ws.SetReadLimit(maxMessage)
 	s.view = newView()
-	s.steps = append(s.steps, step{kind: resetStep, bare: true})
+	s.note(step{kind: resetStep, bare: true})
 	next := time.Now().Add(s.random(2 * s.habits.Pause))
 	var past bracketOfBare
 	for {
@@ -49,10 +49,10 @@ func (s *Subscriber) bare(ctx context.Context, client *http.Client, base string)
 		case e.Type == "RUN_FINISHED":
 			past.close(s)
 			s.ended = true
-			s.steps = append(s.steps, step{kind: endStep, bare: true})
+			s.note(step{kind: endStep, bare: true})
 		case n > 0 && !past.open:
 			s.Figures.Deliveries++
-			s.steps = append(s.steps, step{kind: entryStep, bare: true, n: n})
+			s.note(step{kind: entryStep, bare: true, n: n})
 		}
 		s.nap(ctx, &next)
 	}
@@ -86,7 +86,7 @@ func (b *bracketOfBare) takes(v *view, e *event) bool {
 func (b *bracketOfBare) close(s *Subscriber) {
 	if n := s.view.newest(); b.open && n > 0 {
 		s.Figures.Brackets++
-		s.steps = append(s.steps, step{kind: bracketStep, bare: true, n: n, fresh: true, digest: s.view.digest()})
+		s.note(step{kind: bracketStep, bare: true, n: n, fresh: true, digest: s.view.digest()})
 	}
 	b.open = false
 }

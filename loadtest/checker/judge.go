@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aguihub/aguihub/stream"
 )
@@ -24,6 +25,8 @@ type step struct {
 	omitted int
 	exact   bool   // of events only, which were judged one by one: it adds nothing
 	reason  string // of a reset
+
+	when time.Time
 }
 
 type stepKind int
@@ -48,12 +51,37 @@ func (a *Archive) Judge(s *Subscriber) []string {
 func (j *judge) judge(s *Subscriber) []string {
 	for i, st := range s.steps {
 		j.at = i
+		before := len(j.found)
 		j.step(st)
+		if before == 0 && len(j.found) > 0 {
+			j.found[0] += "; steps: " + lately(s.steps[max(0, i-5):i+1])
+		}
 	}
 	for i := range j.found {
 		j.found[i] = s.name + ": " + j.found[i]
 	}
 	return j.found
+}
+
+// lately tells the steps that led to a violation.
+func lately(steps []step) string {
+	told := make([]string, len(steps))
+	for i, st := range steps {
+		switch st.kind {
+		case entryStep:
+			told[i] = fmt.Sprintf("entry %s of %08x (counter %d)", st.id, st.run, st.n)
+		case bracketStep:
+			told[i] = fmt.Sprintf("bracket %s to %s of %08x (fresh %t, exact %t)", st.from, st.id, st.run, st.fresh, st.exact)
+		case resetStep:
+			told[i] = "reset " + st.reason
+		case endStep:
+			told[i] = "end"
+		}
+		if !st.when.IsZero() {
+			told[i] += st.when.Format(" at 15:04:05.000")
+		}
+	}
+	return strings.Join(told, ", ")
 }
 
 type judge struct {

@@ -168,7 +168,7 @@ func (s *Subscriber) entry(l eventLine) {
 		return
 	}
 	s.Figures.Deliveries++
-	s.steps = append(s.steps, step{kind: entryStep, id: idOf(l.id), run: runOf(l.id), n: l.event.counter()})
+	s.note(step{kind: entryStep, id: idOf(l.id), run: runOf(l.id), n: l.event.counter()})
 	s.cursor = l.id
 }
 
@@ -194,7 +194,7 @@ func (s *Subscriber) bracket(live string, omitted int) {
 		st.customs, st.exact = nil, true
 	}
 	st.digest = s.view.digest()
-	s.steps = append(s.steps, st)
+	s.note(st)
 	s.cursor = live
 	s.Figures.Brackets++
 	s.open, s.buffered = false, nil
@@ -203,15 +203,21 @@ func (s *Subscriber) bracket(live string, omitted int) {
 // reset forgets all.
 func (s *Subscriber) reset(reason string) {
 	s.Figures.Resets[reason]++
-	s.steps = append(s.steps, step{kind: resetStep, reason: reason})
+	s.note(step{kind: resetStep, reason: reason})
 	s.cursor, s.view, s.open, s.buffered = "", newView(), false, nil
+}
+
+// note adds a step to the record.
+func (s *Subscriber) note(st step) {
+	st.when = time.Now()
+	s.steps = append(s.steps, st)
 }
 
 // end takes the end of the run that the cursor belongs to.
 func (s *Subscriber) end() {
 	if !s.ended {
 		s.ended = s.last == "" || runOf(s.cursor) == stream.HashRun(s.last)
-		s.steps = append(s.steps, step{kind: endStep})
+		s.note(step{kind: endStep})
 	}
 }
 
