@@ -106,7 +106,9 @@ func (p *producer) step(ctx context.Context) error {
 	if begins {
 		p.started = true
 		if p.ofThread {
-			p.introduce(ctx)
+			if err := p.introduce(ctx); err != nil {
+				return err
+			}
 		}
 		message := p.message()
 		open := fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","messageId":%q,"role":"assistant"}`, message)

@@ -97,10 +97,17 @@ func firstOpen(runs []*producer) *producer {
 }
 
 // introduce announces a thread's run, as a publisher does: where one that nobody announced is short, and the next one is
-// announced, nobody knows of it in time.
-func (p *producer) introduce(ctx context.Context) {
-	pipe := p.client.Pipeline()
-	pipe.XAdd(ctx, &redis.XAddArgs{Stream: "agui:runs", Values: []string{"run", p.run, "thread", p.thread, "state", "started"}})
-	pipe.ZAddNX(ctx, "agui:thread:"+p.thread, redis.Z{Score: float64(time.Now().UnixMilli()), Member: p.run})
-	_, _ = pipe.Exec(ctx)
+// announced, nobody knows of it in time. It tries until the servers have both; an announcement that comes twice is one.
+func (p *producer) introduce(ctx context.Context) error {
+	for {
+		pipe := p.client.Pipeline()
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: "agui:runs", Values: []string{"run", p.run, "thread", p.thread, "state", "started"}})
+		pipe.ZAddNX(ctx, "agui:thread:"+p.thread, redis.Z{Score: float64(time.Now().UnixMilli()), Member: p.run})
+		if _, err := pipe.Exec(ctx); err == nil {
+			return nil
+		}
+		if !pause(ctx, retry) {
+			return ctx.Err()
+		}
+	}
 }
