@@ -46,8 +46,10 @@ var arrows = map[string][]string{
 		"transport/agents", "transport/cancel", "transport/console", "transport/erase", "transport/ingest", "transport/lookup", "transport/sse", "transport/tickets", "transport/ws",
 	},
 
-	"loadtest":         {"loadtest/chaos"},
-	"loadtest/chaos":   {"loadtest/checker", "stream"},
+	"loadtest":         {"loadtest/chaos", "loadtest/load", "loadtest/process"},
+	"loadtest/chaos":   {"loadtest/checker", "loadtest/process", "stream"},
+	"loadtest/load":    {"loadtest/checker", "loadtest/process", "stream"},
+	"loadtest/process": {},
 	"loadtest/checker": {"stream"},
 
 	// For tests only: nothing above may import these, nor stream/streamtest.
@@ -59,9 +61,11 @@ var arrows = map[string][]string{
 var keptIn = map[string][]string{
 	"github.com/golang-jwt/":     {"auth/"},
 	"github.com/MicahParks/":     {"auth/"},
-	"github.com/redis/":          {"stream/", "loadtest/chaos/"},
+	"github.com/redis/":          {"stream/", "loadtest/chaos/", "loadtest/load/"},
 	"github.com/alicebob/":       {"stream/"},
 	"github.com/coder/websocket": {"transport/ws/", "cmd/aguihub/attach.go", "loadtest/checker/"},
+	"github.com/gobwas/":         {"loadtest/load/"},
+	"github.com/HdrHistogram/":   {"loadtest/load/"},
 	"github.com/prometheus/":     {"metrics/"},
 	"github.com/alecthomas/kong": {"cmd/aguihub/"},
 	"testing":                    {"oracle/", "stream/streamtest/", "transport/transporttest/"},

@@ -1,0 +1,92 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/aguihub/aguihub/loadtest/process"
+)
+
+// Redis is a redis-server of one workload's own, which keeps nothing on disk.
+type Redis struct {
+	process *process.Process
+	addr    string
+	client  *redis.Client
+}
+
+func startRedis(ctx context.Context, log io.Writer, extra ...string) (*Redis, error) {
+	port, err := process.FreePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Redis{addr: "127.0.0.1:" + port}
+	r.process, err = process.Start(ctx, log, "redis-server", append([]string{
+		"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction",
+		"--loglevel", "warning", "--maxclients", "9000",
+	}, extra...)...)
+	if err != nil {
+		return nil, err
+	}
+	r.client = redis.NewClient(&redis.Options{Addr: r.addr, MaxRetries: -1, DisableIdentity: true})
+	err = r.process.Serving(ctx, func(ctx context.Context) error { return r.client.Ping(ctx).Err() })
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Redis) url() string { return "redis://" + r.addr }
+
+func (r *Redis) close() {
+	_ = r.client.Close()
+	r.process.Kill()
+}
+
+var commandLine = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`)
+
+// calls is how often each command was called so far.
+func (r *Redis) calls(ctx context.Context) (map[string]int, error) {
+	info, err := r.client.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return nil, fmt.Errorf("figures of Redis: %w", err)
+	}
+	calls := map[string]int{}
+	for _, m := range commandLine.FindAllStringSubmatch(info, -1) {
+		if calls[m[1]], err = strconv.Atoi(m[2]); err != nil {
+			return nil, fmt.Errorf("figures of Redis: %s: %w", m[0], err)
+		}
+	}
+	return calls, nil
+}
+
+// since is what was called between two looks, without the looks themselves.
+func since(before, after map[string]int) map[string]int {
+	d := maps.Clone(after)
+	for name := range d {
+		if d[name] -= before[name]; d[name] == 0 || name == "info" {
+			delete(d, name)
+		}
+	}
+	return d
+}
+
+// written are the commands by which something is published; all others read, or keep what reads alive.
+var written = map[string]bool{"xadd": true, "publish": true, "spublish": true}
+
+// reads is how many of the calls don't publish. Commands that scripts call are counted beside the script.
+func reads(calls map[string]int) int {
+	n := 0
+	for name, c := range calls {
+		if !written[name] {
+			n += c
+		}
+	}
+	return n
+}
