@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/aguihub/aguihub/loadtest/checker"
+	"github.com/aguihub/aguihub/loadtest/process"
 )
 
 // Fault is something that goes wrong.
@@ -176,7 +177,7 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 // open starts Redis and the hubs.
 func (w *world) open(ctx context.Context) (err error) {
 	if w.config.Binary == "" {
-		if w.config.Binary, err = Build(ctx, w.config.Dir); err != nil {
+		if w.config.Binary, err = process.BuildHub(ctx, w.config.Dir); err != nil {
 			return err
 		}
 	}
@@ -200,7 +201,7 @@ func (w *world) open(ctx context.Context) (err error) {
 			return err
 		}
 		w.bases = append(w.bases, h.base)
-		err = waitFor(ctx, "metrics", func(ctx context.Context) error {
+		err = process.WaitFor(ctx, "metrics", func(ctx context.Context) error {
 			g, err := h.gauges(ctx)
 			h.goroutines = g["go_goroutines"]
 			return err
@@ -321,7 +322,7 @@ func (w *world) misfortune(ctx context.Context) error {
 	end := time.Now().Add(w.config.Duration)
 	var order []int // of the faults: each comes once before one comes again
 	for {
-		if !pause(ctx, w.config.Every/2+time.Duration(rng.Int64N(int64(w.config.Every)))) {
+		if !process.Pause(ctx, w.config.Every/2+time.Duration(rng.Int64N(int64(w.config.Every)))) {
 			return ctx.Err()
 		}
 		if time.Now().After(end) {
@@ -348,7 +349,7 @@ func (w *world) strike(ctx context.Context, fault Fault, rng *rand.Rand) error {
 	case KillHub:
 		h := w.hubs[rng.IntN(len(w.hubs))]
 		h.kill()
-		pause(ctx, down)
+		process.Pause(ctx, down)
 		return h.start(ctx)
 	case DrainHub:
 		h := w.hubs[rng.IntN(len(w.hubs))]
@@ -365,7 +366,7 @@ func (w *world) strike(ctx context.Context, fault Fault, rng *rand.Rand) error {
 			if err := w.redis.strike(ctx, splitOff, down, rng); err != nil {
 				return err
 			}
-			pause(ctx, down) // what is written now will be lost
+			process.Pause(ctx, down) // what is written now will be lost
 		}
 		return w.lossy(ctx, func() error { return w.redis.strike(ctx, fault, down, rng) })
 	default:
@@ -393,7 +394,7 @@ func (w *world) lossy(ctx context.Context, strike func() error) error {
 	}
 	w.losses++
 	for p := range w.producers {
-		err := waitFor(ctx, "what is left", func(ctx context.Context) error {
+		err := process.WaitFor(ctx, "what is left", func(ctx context.Context) error {
 			lost, err := p.survive(ctx, w.client)
 			w.report.Lost += lost
 			return err
@@ -419,5 +420,5 @@ func (w *world) trimOne(ctx context.Context, rng *rand.Rand) error {
 	}
 	slices.SortFunc(all, func(a, b *producer) int { return strings.Compare(a.run, b.run) })
 	p := all[rng.IntN(len(all))]
-	return waitFor(ctx, "trim", p.trim)
+	return process.WaitFor(ctx, "trim", p.trim)
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/aguihub/aguihub/loadtest/chaos"
+	"github.com/aguihub/aguihub/loadtest/process"
 )
 
 var (
@@ -26,7 +27,7 @@ func binary(t *testing.T) string {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("redis-server is not in PATH, and these tests don't skip without it: scripts/setup installs it")
 	}
-	program, err := chaos.Build(t.Context(), t.TempDir())
+	program, err := process.BuildHub(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/aguihub/aguihub/loadtest/process"
 )
 
 // slots is how many a cluster has.
@@ -81,7 +83,7 @@ func (c *cluster) form(ctx context.Context) error {
 		c.ids = append(c.ids, id)
 	}
 	for _, s := range c.nodes {
-		err := waitFor(ctx, "cluster", func(ctx context.Context) error {
+		err := process.WaitFor(ctx, "cluster", func(ctx context.Context) error {
 			info, err := s.client.ClusterInfo(ctx).Result()
 			if err != nil {
 				return err
@@ -104,7 +106,7 @@ func (c *cluster) attach(ctx context.Context, n int) error {
 	if err := s.client.ClusterMeet(ctx, "127.0.0.1", c.nodes[0].port).Err(); err != nil {
 		return err
 	}
-	err := waitFor(ctx, "cluster", func(ctx context.Context) error { // until it knows the node
+	err := process.WaitFor(ctx, "cluster", func(ctx context.Context) error { // until it knows the node
 		return s.client.ClusterReplicate(ctx, c.ids[n]).Err()
 	})
 	if err != nil {
@@ -126,7 +128,7 @@ func (c *cluster) promote(ctx context.Context, n int) error {
 	}
 	c.nodes[n], c.replicas[n], c.ids[n] = next, dead, id
 	for _, s := range c.nodes {
-		err := waitFor(ctx, "takeover", func(ctx context.Context) error {
+		err := process.WaitFor(ctx, "takeover", func(ctx context.Context) error {
 			nodes, err := s.client.ClusterNodes(ctx).Result()
 			if err != nil {
 				return err

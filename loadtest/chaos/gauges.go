@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aguihub/aguihub/loadtest/process"
 )
 
 // settledBy is how soon after the last subscriber has left a hub must hold nothing for subscribers any more; feedsBy is
@@ -73,7 +75,7 @@ func (w *world) settle(ctx context.Context) (found []string) {
 				if wrong == "" {
 					return
 				}
-				if !pause(ctx, 200*time.Millisecond) {
+				if !process.Pause(ctx, 200*time.Millisecond) {
 					found = append(found, fmt.Sprintf("hub %d, when all had left: %s", i, wrong))
 					return
 				}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/aguihub/aguihub/loadtest/process"
 )
 
 // backend is the Redis of a chaos run.
@@ -84,7 +86,7 @@ func (p *pair) restart(ctx context.Context, wipe bool, down time.Duration) error
 			return err
 		}
 	}
-	pause(ctx, down)
+	process.Pause(ctx, down)
 	if err := p.master.start(ctx); err != nil {
 		return err
 	}

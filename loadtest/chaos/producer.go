@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/aguihub/aguihub/loadtest/checker"
+	"github.com/aguihub/aguihub/loadtest/process"
 	"github.com/aguihub/aguihub/stream"
 )
 
@@ -131,7 +132,7 @@ return redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
 func (p *producer) publish(ctx context.Context, e checker.Entry, event string) error {
 	before, err := p.newest(ctx)
 	for ; err != nil; before, err = p.newest(ctx) {
-		if !pause(ctx, retry) {
+		if !process.Pause(ctx, retry) {
 			return ctx.Err()
 		}
 	}
@@ -147,7 +148,7 @@ func (p *producer) publish(ctx context.Context, e checker.Entry, event string) e
 		if err == nil && id != before {
 			return p.published(e, before, id)
 		}
-		if !pause(ctx, retry) {
+		if !process.Pause(ctx, retry) {
 			return ctx.Err()
 		}
 	}
@@ -206,7 +207,7 @@ func (p *producer) Run(ctx context.Context, done <-chan struct{}) error {
 			return nil
 		default:
 		}
-		if !pause(ctx, p.gap()) {
+		if !process.Pause(ctx, p.gap()) {
 			return ctx.Err()
 		}
 	}

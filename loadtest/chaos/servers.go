@@ -10,56 +10,16 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/aguihub/aguihub/loadtest/process"
 )
-
-// patience is how long a server may take to serve.
-const patience = 30 * time.Second
-
-// waitFor polls until ok returns nil.
-func waitFor(ctx context.Context, what string, ok func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		err := ok(ctx)
-		if err == nil {
-			return nil
-		}
-		if !pause(ctx, 10*time.Millisecond) {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-	}
-}
-
-// pause waits; false when ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
-func freePort(ctx context.Context) (string, error) {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = l.Close() }()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
-}
 
 // server is a redis-server process on one port, with an append-only file in dir.
 type server struct {
@@ -71,7 +31,7 @@ type server struct {
 }
 
 func newServer(ctx context.Context, dir string, extra ...string) (*server, error) {
-	port, err := freePort(ctx)
+	port, err := process.FreePort(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +62,7 @@ func (s *server) start(ctx context.Context) error {
 		return err
 	}
 	s.cmd = cmd
-	return waitFor(ctx, "redis-server", func(ctx context.Context) error { return s.client.Ping(ctx).Err() })
+	return process.WaitFor(ctx, "redis-server", func(ctx context.Context) error { return s.client.Ping(ctx).Err() })
 }
 
 // kill kills the server as a crash would.
@@ -128,7 +88,7 @@ func (s *server) replicate(ctx context.Context, of *server) error {
 // synced waits until a replica has what its master has, in its append-only file too: until that is written anew, a kill
 // would lose all.
 func (s *server) synced(ctx context.Context) error {
-	return waitFor(ctx, "replica", func(ctx context.Context) error {
+	return process.WaitFor(ctx, "replica", func(ctx context.Context) error {
 		info, err := s.client.Info(ctx, "replication").Result()
 		if err != nil {
 			return err
@@ -258,7 +218,7 @@ func (h *hub) start(ctx context.Context) error {
 		listen = h.base[len("http://"):]
 	}
 	if h.metrics == "" {
-		port, err := freePort(ctx)
+		port, err := process.FreePort(ctx)
 		if err != nil {
 			return err
 		}
@@ -276,7 +236,7 @@ func (h *hub) start(ctx context.Context) error {
 		return err
 	}
 	h.cmd = cmd
-	return waitFor(ctx, "hub", func(context.Context) error {
+	return process.WaitFor(ctx, "hub", func(context.Context) error {
 		text := make([]byte, 8<<10)
 		n, _ := h.log.ReadAt(text, from)
 		m := banner.FindSubmatch(text[:n])
@@ -307,14 +267,4 @@ func (h *hub) drain() error {
 		return fmt.Errorf("a drained hub: %w", err)
 	}
 	return nil
-}
-
-// Build builds the hub's program into dir. It must be called inside the module.
-func Build(ctx context.Context, dir string) (string, error) {
-	binary := filepath.Join(dir, "aguihub")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/aguihub/aguihub/cmd/aguihub").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w: %s", err, out)
-	}
-	return binary, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/aguihub/aguihub/loadtest/checker"
+	"github.com/aguihub/aguihub/loadtest/process"
 	"github.com/aguihub/aguihub/stream"
 )
 
@@ -66,7 +67,7 @@ func inTurn(ctx context.Context, runs []*producer, done <-chan struct{}) error {
 	var current *producer
 	for {
 		p := firstOpen(runs)
-		if p != current && current != nil && !pause(ctx, rand.N(1500*time.Millisecond)) {
+		if p != current && current != nil && !process.Pause(ctx, rand.N(1500*time.Millisecond)) {
 			return ctx.Err()
 		}
 		if current = p; p == nil {
@@ -80,7 +81,7 @@ func inTurn(ctx context.Context, runs []*producer, done <-chan struct{}) error {
 			return nil
 		default:
 		}
-		if !pause(ctx, p.gap()) {
+		if !process.Pause(ctx, p.gap()) {
 			return ctx.Err()
 		}
 	}
@@ -106,7 +107,7 @@ func (p *producer) introduce(ctx context.Context) error {
 		if _, err := pipe.Exec(ctx); err == nil {
 			return nil
 		}
-		if !pause(ctx, retry) {
+		if !process.Pause(ctx, retry) {
 			return ctx.Err()
 		}
 	}
