@@ -39,6 +39,7 @@ func Veiled(event []byte) []byte {
 		event = replaced(event, "messages", veiledMessages(e.get(fMessages)))
 	default:
 	}
+	event = unsealed(event, patched(e.Type))
 	if member(event, "rawEvent") != nil {
 		event = append(without(event, "rawEvent"), '}')
 	}
@@ -122,30 +123,110 @@ func veiledMessages(messages []byte) []byte {
 	return append(out, ']')
 }
 
-// veiledMessage is a message without encrypted values, its own and its tool calls'.
+// veiledMessage is a message without encrypted values.
 func veiledMessage(m []byte) []byte {
-	if !bytes.Contains(m, []byte("encryptedValue")) && !bytes.Contains(m, []byte(`\u`)) {
-		return m
+	spare := ""
+	if role := member(m, "role"); isString(role) && decode(role) == "activity" {
+		spare = "content" // ACTIVITY_DELTA patches it
 	}
-	if member(m, "encryptedValue") != nil {
-		m = append(without(m, "encryptedValue"), '}')
+	return unsealed(m, spare)
+}
+
+// sealed is the member that only an agent can read: reasoning that a provider has encrypted.
+const sealed = "encryptedValue"
+
+// patched is the member of an event that holds a document of the application, or a patch of one: RFC 6902 goes by what is
+// there, so nothing may be taken out of it. The rest of RUN_STARTED and MESSAGES_SNAPSHOT is veiled by itself.
+func patched(t Type) string {
+	switch t {
+	case StateSnapshot:
+		return "snapshot"
+	case StateDelta:
+		return "delta"
+	case ActivitySnapshot:
+		return "content"
+	case ActivityDelta:
+		return "patch"
+	case RunStarted:
+		return "input"
+	case MessagesSnapshot:
+		return "messages"
+	default:
+		return ""
 	}
-	calls := member(m, "toolCalls")
-	if len(calls) == 0 || calls[0] != '[' {
-		return m
+}
+
+// unsealed is a checked object without the members called encryptedValue, however deep they are, but for those within its
+// member spare: the same slice where there are none.
+func unsealed(object []byte, spare string) []byte {
+	if !bytes.Contains(object, []byte(sealed)) && !bytes.Contains(object, []byte(`\u`)) {
+		return object
 	}
-	out := []byte{'['}
-	eachElement(calls, func(c []byte) bool {
-		if isObject(c) && member(c, "encryptedValue") != nil {
-			c = append(without(c, "encryptedValue"), '}')
+	u := unsealer{b: object}
+	u.value(skipSpace(object, 0), spare)
+	if !u.found {
+		return object
+	}
+	return u.out
+}
+
+// unsealer copies a checked value in one pass, since events may be large and deep.
+type unsealer struct {
+	b, out []byte
+	found  bool
+}
+
+// value copies the value at b[i] and returns the index after it. Of an object the member spare is copied as it is.
+func (u *unsealer) value(i int, spare string) int {
+	switch u.b[i] {
+	case '{':
+		return u.object(i, spare)
+	case '[':
+		u.out = append(u.out, '[')
+		for i = skipSpace(u.b, i+1); u.b[i] != ']'; {
+			i = skipSpace(u.b, u.value(i, ""))
+			if u.b[i] == ',' {
+				u.out = append(u.out, ',')
+				i = skipSpace(u.b, i+1)
+			}
 		}
-		if len(out) > 1 {
-			out = append(out, ',')
+		u.out = append(u.out, ']')
+		return i + 1
+	default:
+		end := skipValue(u.b, i)
+		u.out = append(u.out, u.b[i:end]...)
+		return end
+	}
+}
+
+func (u *unsealer) object(i int, spare string) int {
+	u.out = append(u.out, '{')
+	first := true
+	for i = skipSpace(u.b, i+1); u.b[i] == '"'; {
+		end := skipString(u.b, i)
+		key, at := u.b[i:end], skipSpace(u.b, skipSpace(u.b, end)+1)
+		if keyIs(key, sealed) {
+			u.found = true
+			i = skipValue(u.b, at)
+		} else {
+			if !first {
+				u.out = append(u.out, ',')
+			}
+			first = false
+			u.out = append(append(u.out, key...), ':')
+			if spare != "" && keyIs(key, spare) {
+				i = skipValue(u.b, at)
+				u.out = append(u.out, u.b[at:i]...)
+			} else {
+				i = u.value(at, "")
+			}
 		}
-		out = append(out, c...)
-		return true
-	})
-	return replaced(m, "toolCalls", append(out, ']'))
+		if i = skipSpace(u.b, i); u.b[i] == ',' {
+			i = skipSpace(u.b, i+1)
+		}
+	}
+	u.out = append(u.out, '}')
+	return i + 1
 }
 
 // Veiled is the view as somebody has it who may not see what runs started from. It is made once.

@@ -135,11 +135,17 @@ var (
 		Status: http.StatusForbidden, Code: "not_named", Close: CloseForbidden,
 		Message: "the token doesn't name this run or thread",
 	}
+	errThreadNotNamed = &Error{
+		Status: http.StatusForbidden, Code: "thread_not_named", Close: CloseForbidden, Message: "a publisher's token must name the run's thread",
+	}
 	errUnasked = &Error{
 		Status: http.StatusInternalServerError, Code: "internal", Close: CloseInternal,
 		Message: "an internal error, which the hub has logged", Cause: errors.New("transport: a request came past the access"),
 	}
 )
+
+// ThreadNotNamed is the error for a publisher whose token names a run, but not its thread.
+func ThreadNotNamed() *Error { return errThreadNotNamed }
 
 // Unasked is the error for a request of which nobody has found out who sends it.
 func Unasked() *Error { return errUnasked }
@@ -237,10 +243,17 @@ func (c *Caller) judge(ask Ask) *Error {
 		return errNotNamed
 	case ask.Thread != "" && !g.NamesThread(string(ask.Thread)):
 		return errNotNamed
-	case ask.Run == "" || g.NamesRun(string(ask.Run)):
+	case ask.Run == "":
 		return nil
-	case ask.Scope == auth.Publish || !g.NamesThreads():
-		return errNotNamed // a publisher must name both
+	case ask.Scope == auth.Publish: // must name both
+		if !g.NamesRun(string(ask.Run)) {
+			return errNotNamed
+		}
+		if !g.NamesThreads() { // a run that begins with RUN_ERROR has no thread that could be compared later
+			return errThreadNotNamed
+		}
+	case !g.NamesRun(string(ask.Run)) && !g.NamesThreads():
+		return errNotNamed
 	}
 	return nil
 }

@@ -313,13 +313,15 @@ func TestAPublisherMustNameRunAndThread(t *testing.T) {
 		status           int
 		code             string
 	}{
-		"a new run of the thread":    {"n1", tt.Started("n1", "t1"), text, 200, ""},
-		"a new run of another":       {"n2", tt.Started("n2", "t2"), text, 403, "thread_not_named"},
-		"a run that is in another":   {"x1", tt.TextStart, text, 403, "thread_not_named"},
-		"a run that isn't named":     {"n3", tt.Started("n3", "t1"), token(t, auth.Rights{Scopes: allScopes, Threads: []string{"t1"}}, time.Hour), 403, "not_named"},
-		"without the scope":          {"n4", tt.Started("n4", "t1"), token(t, auth.Rights{Scopes: []auth.Scope{auth.Attach}, RunPrefixes: []string{""}, Threads: []string{"t1"}}, time.Hour), 403, "scope_missing"},
-		"nothing":                    {"n5", tt.Started("n5", "t1"), "", 401, "token_missing"},
-		"a parent in another thread": {"n6", `[{"type":"RUN_STARTED","threadId":"t1","runId":"n6","parentRunId":"x1"},` + tt.Finished("n6", "t1") + `]`, text, 200, ""},
+		"a new run of the thread":  {"n1", tt.Started("n1", "t1"), text, 200, ""},
+		"a new run of another":     {"n2", tt.Started("n2", "t2"), text, 403, "thread_not_named"},
+		"a run that is in another": {"x1", tt.TextStart, text, 403, "thread_not_named"},
+		"a run that isn't named":   {"n3", tt.Started("n3", "t1"), token(t, auth.Rights{Scopes: allScopes, Threads: []string{"t1"}}, time.Hour), 403, "not_named"},
+		"without the scope":        {"n4", tt.Started("n4", "t1"), token(t, auth.Rights{Scopes: []auth.Scope{auth.Attach}, RunPrefixes: []string{""}, Threads: []string{"t1"}}, time.Hour), 403, "scope_missing"},
+		"nothing":                  {"n5", tt.Started("n5", "t1"), "", 401, "token_missing"},
+		"a run that fails before it begins, without any thread": {"n7", `{"type":"RUN_ERROR","message":"m"}`, token(t, auth.Rights{Scopes: allScopes, RunPrefixes: []string{""}}, time.Hour), 403, "thread_not_named"},
+		"a run that fails before it begins":                     {"n8", `{"type":"RUN_ERROR","message":"m"}`, text, 200, ""},
+		"a parent in another thread":                            {"n6", `[{"type":"RUN_STARTED","threadId":"t1","runId":"n6","parentRunId":"x1"},` + tt.Finished("n6", "t1") + `]`, text, 200, ""},
 	} {
 		status, code, answer := g.do(t, "POST", "/v1/runs/"+c.run+"/events", c.token, c.body)
 		if status != c.status || code != c.code {
@@ -331,6 +333,35 @@ func TestAPublisherMustNameRunAndThread(t *testing.T) {
 	}
 	if code, got := g.attach(t, "/v1/runs/n6/ws", bearer(text), "ag-ui.hub.v1.json"); code != 1000 || strings.Contains(got, "secret of x1") {
 		t.Errorf("%d %s", code, got)
+	}
+}
+
+// A token that ends while a body is being read ends the reading: what had come is in the log, and the answer says how much.
+func TestATokenThatExpiresEndsABody(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	body, w := io.Pipe()
+	defer func() { _ = w.Close() }()
+	go func() { _, _ = io.WriteString(w, "data: "+tt.Started("n1", "t1")+"\n\n") }() // ends with the pipe
+	rights := auth.Rights{Scopes: allScopes, Runs: []string{"n1"}, Threads: []string{"t1"}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.url+"/v1/runs/n1/events", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "text/event-stream")
+	req.Header.Set("Authorization", "Bearer "+token(t, rights, 2*time.Second))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized || !strings.Contains(string(text), `"token_expired"`) || !strings.Contains(string(text), `"accepted":1`) {
+		t.Errorf("%s: %s", resp.Status, text)
+	}
+	again := token(t, rights, time.Hour)
+	if status, _, text := g.do(t, "POST", "/v1/runs/n1/events", again, tt.Finished("n1", "t1")); status != http.StatusOK {
+		t.Errorf("with a newer token: %d %s", status, text)
 	}
 }
 

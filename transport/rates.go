@@ -24,7 +24,7 @@ const minByteBurst = 8 << 20
 // rejects counts what limits refused, of the process, by the limit.
 var rejects = func() *metrics.Tally {
 	t := &metrics.Tally{}
-	t.Expect(rejectConnections, rejectAttachRate, rejectMessageRate, rejectIngestRate)
+	t.Expect(rejectConnections, rejectAttachRate, rejectMessageRate, rejectIngestRate, rejectHandshake, rejectHeaders)
 	return t
 }()
 
@@ -34,6 +34,8 @@ const (
 	rejectAttachRate  = "attach_rate"
 	rejectMessageRate = "message_rate"
 	rejectIngestRate  = "ingest_rate"
+	rejectHandshake   = "slow_handshake"
+	rejectHeaders     = "headers"
 )
 
 // Rejects is how often which limit has refused something.

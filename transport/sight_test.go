@@ -24,9 +24,12 @@ func (g *guarded) secretive(t *testing.T, run, thread string, more ...string) {
 		`{"type":"TEXT_MESSAGE_CONTENT","messageId":"d","delta":"SECRET"}`,
 		`{"type":"TEXT_MESSAGE_END","messageId":"d"}`,
 		`{"type":"REASONING_ENCRYPTED_VALUE","subtype":"message","entityId":"d","encryptedValue":"SECRET"}`,
-		fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","messageId":"a-%s","role":"assistant"}`, run),
+		fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","messageId":"a-%s","role":"assistant","encryptedValue":"SECRET"}`, run),
 		fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a-%[1]s","delta":"answer of %[1]s"}`, run),
 		fmt.Sprintf(`{"type":"TEXT_MESSAGE_END","messageId":"a-%s"}`, run),
+		`{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"f","encryptedValue":"SECRET","of":[{"encryptedValue":"SECRET"}]}`,
+		`{"type":"CUSTOM","name":"n","value":[{"encryptedValue":"SECRET"}]}`,
+		`{"type":"TOOL_CALL_END","toolCallId":"c"}`,
 		`{"type":"TEXT_MESSAGE_START","messageId":"x","role":"SECRET"}`,
 	}, more...)...)
 	info := stream.RunInfo{Run: stream.RunID(run), Thread: stream.ThreadID(thread), State: stream.RunStarted}

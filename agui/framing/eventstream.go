@@ -48,6 +48,9 @@ func (d *EventStream) Feed(piece []byte, emit func(Frame) error) error {
 	return nil
 }
 
+// Within says whether an event, or a line, has begun and not ended.
+func (d *EventStream) Within() bool { return d.hasData || len(d.line.Bytes) > 0 || d.line.Over }
+
 // endLine takes the line that has ended.
 func (d *EventStream) endLine(emit func(Frame) error) error {
 	line, over := d.line.Take()

@@ -130,6 +130,9 @@ func TestAbuse(t *testing.T) {
 			t.Errorf("still open after %v: %v", patience, err)
 		}
 	})
+	eventually(t, "what was refused before anybody was asked is counted", func() bool {
+		return h.series(`aguihub_rejects_total{reason="headers"}`) == 1 && h.series(`aguihub_rejects_total{reason="slow_handshake"}`) == 1
+	})
 	if status, _, err := get(t.Context(), h.metrics+"/readyz"); err != nil || status != http.StatusOK {
 		t.Errorf("the hub isn't ready after all that: %d %v", status, err)
 	}

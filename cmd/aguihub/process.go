@@ -285,6 +285,9 @@ func (p *process) listenAndServe(group *errgroup.Group, cancel context.CancelCau
 			ErrorLog: zap.NewStdLog(p.logger.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
 		}
 		servers = append(servers, server)
+		if l == p.main {
+			l = transport.WatchHeads(server, l)
+		}
 		group.Go(func() error {
 			serve := server.Serve
 			if security != nil {

@@ -37,6 +37,8 @@ type body struct {
 	heeds   bool // the sender wants an answer as soon as the run is to be cancelled
 	late    error
 	caller  *transport.Caller // who sends it
+	expired func() bool       // whether their token has ended
+	begun   time.Time         // when the item that is being read began; zero between items
 	event   agui.Event        // scratch
 }
 
@@ -92,7 +94,7 @@ func (b *body) read(ctx context.Context, r io.Reader) error {
 		if b.ended {
 			idle = min(idle, idleAfterEnd)
 		}
-		if !b.clock.extend(idle) {
+		if !b.clock.extend(b.patience(idle)) {
 			return b.cutOff() //nolint:contextcheck // it looks at the run's own
 		}
 		n, err := r.Read(piece)
@@ -103,7 +105,7 @@ func (b *body) read(ctx context.Context, r io.Reader) error {
 		if err := b.caller.Post(0, n); err != nil {
 			return err
 		}
-		if err := b.fed(b.dec.feed(piece[:n], emit)); err != nil {
+		if err := b.feed(piece[:n], emit); err != nil {
 			return err
 		}
 		switch {
@@ -121,6 +123,27 @@ func (b *body) read(ctx context.Context, r io.Reader) error {
 			return err
 		}
 	}
+}
+
+// feed hands a piece to the decoder, and notes when what it leaves open began.
+func (b *body) feed(piece []byte, emit func(item) error) error {
+	before := b.index
+	err := b.fed(b.dec.feed(piece, emit))
+	switch {
+	case !b.dec.within():
+		b.begun = time.Time{}
+	case b.begun.IsZero() || b.index != before:
+		b.begun = time.Now()
+	}
+	return err
+}
+
+// patience is for how long the next read may wait: idle, or what of it is left to the item that is being read.
+func (b *body) patience(idle time.Duration) time.Duration {
+	if b.begun.IsZero() {
+		return idle
+	}
+	return min(idle, time.Until(b.begun.Add(idle)))
 }
 
 // fed says what a decoder's error means.
@@ -234,18 +257,23 @@ func (b *body) idle() error {
 	if b.ended {
 		return nil
 	}
-	return &transport.Error{
-		Status: http.StatusRequestTimeout, Code: "idle", Message: "the body paused for too long; what had come complete is appended",
+	message := "the body paused for too long; what had come complete is appended"
+	if !b.begun.IsZero() {
+		message = "an event took too long from its first byte to its last; what had come complete is appended"
 	}
+	return &transport.Error{Status: http.StatusRequestTimeout, Code: "idle", Message: message}
 }
 
-// cutOff is what a body gets that is still being read when the server stops, or when the run is to be cancelled.
+// cutOff is what a body gets that is still being read when the server stops, when the run is to be cancelled, or when the
+// sender's token ends.
 func (b *body) cutOff() error {
 	switch {
 	case b.ended:
 		return nil
 	case b.heeds && b.toBeCancelled():
 		return cancelRequested()
+	case b.expired():
+		return transport.ErrTokenExpired
 	default:
 		return transport.Draining()
 	}

@@ -24,6 +24,8 @@ type decoder interface {
 	feed(piece []byte, emit func(item) error) error
 	// finish says that the body has ended as it should. errTruncated means that an item hasn't.
 	finish(emit func(item) error) error
+	// within says whether an item has begun and not ended.
+	within() bool
 }
 
 // errTruncated says that a body ended within an item.

@@ -129,6 +129,8 @@ func (d *jsonDecoder) close() {
 	}
 }
 
+func (d *jsonDecoder) within() bool { return d.state == jsonWithin }
+
 func (d *jsonDecoder) finish(emit func(item) error) error {
 	switch {
 	case d.state == jsonDone:

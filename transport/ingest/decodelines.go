@@ -31,6 +31,8 @@ func (d *ndjsonDecoder) feed(piece []byte, emit func(item) error) error {
 	}
 }
 
+func (d *ndjsonDecoder) within() bool { return len(d.line.Bytes) > 0 || d.line.Over }
+
 func (d *ndjsonDecoder) dispatch(emit func(item) error) error {
 	it := itemOf(&d.line)
 	if !d.started {
@@ -60,6 +62,8 @@ func newSSEDecoder(limit int) sseDecoder { return sseDecoder{framing.NewEventStr
 func (d sseDecoder) feed(piece []byte, emit func(item) error) error {
 	return d.stream.Feed(piece, func(f framing.Frame) error { return emit(itemOfFrame(f)) })
 }
+
+func (d sseDecoder) within() bool { return d.stream.Within() }
 
 func (d sseDecoder) finish(emit func(item) error) error {
 	return d.stream.Finish(func(f framing.Frame) error { return emit(itemOfFrame(f)) })

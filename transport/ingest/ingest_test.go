@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -246,6 +247,47 @@ func TestASilentBody(t *testing.T) {
 		conn := r.dial(t)
 		write(t, conn, head+sse+"\r\nContent-Length: 100000\r\n\r\n"+sent(started, finished))
 		want(t, answerOn(t, conn).short(), "200  2")
+	})
+	// A byte now and then, in the middle of an event, holds the run no longer than silence.
+	for kind, body := range map[string]string{
+		sse:      sent(started) + "data: {\"type\":\"",
+		lines:    started + "\n{\"type\":\"",
+		jsonType: "[" + started + ",{\"type\":\"",
+	} {
+		t.Run("is one that trickles, too: "+kind, func(t *testing.T) {
+			r := newRig(t, memory(t), ingest.Config{IdleTimeout: 150 * time.Millisecond})
+			conn := r.dial(t)
+			write(t, conn, head+kind+"\r\nContent-Length: 100000\r\n\r\n"+body)
+			stop, stopped := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(stopped)
+				tick := time.NewTicker(10 * time.Millisecond)
+				defer tick.Stop()
+				for {
+					select {
+					case <-tick.C:
+						_, _ = io.WriteString(conn, "x") // the answer is read elsewhere
+					case <-stop:
+						return
+					}
+				}
+			}()
+			want(t, answerOn(t, conn).short(), "408 idle 1")
+			close(stop)
+			<-stopped
+		})
+	}
+	t.Run("isn't one whose events come slowly, or comments between them", func(t *testing.T) {
+		r := newRig(t, memory(t), ingest.Config{IdleTimeout: time.Second})
+		w, got := r.live(t, sse)
+		for i, piece := range []string{sent(started), ": wait\n", sent(open1), ":\n", sent(content1, close1), ": soon\n", sent(finished)} {
+			if i > 0 {
+				time.Sleep(220 * time.Millisecond) // longer in all than the body may pause
+			}
+			write(t, w, piece)
+		}
+		_ = w.Close()
+		want(t, (<-got).short(), "200  5")
 	})
 	t.Run("is answered when the server stops", func(t *testing.T) {
 		r := inMemory(t)

@@ -52,7 +52,8 @@ type Config struct {
 	// MaxJSON is the largest body of application/json in bytes. The other formats, which are meant to be endless, have
 	// no such limit. 0 means [DefaultMaxJSON].
 	MaxJSON int64
-	// IdleTimeout is for how long a body may pause. 0 means [DefaultIdleTimeout].
+	// IdleTimeout is for how long a body may pause, and how long an item of it may take from its first byte to its last,
+	// so that a byte now and then isn't enough. 0 means [DefaultIdleTimeout].
 	IdleTimeout time.Duration
 	// Threads tells of what thread a run is before it is opened; nil leaves that to what Open finds.
 	Threads Threads
@@ -174,7 +175,10 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 	b := newBody(s.cfg, form, writer, http.NewResponseController(w), ans)
 	b.caller = caller
 	b.counted, b.heeds = sequence != nil, heeds
-	stop := context.AfterFunc(ctx, b.clock.interrupt) //nolint:contextcheck // it ends with the server, not with the request
+	ctx, end := caller.Until(ctx) //nolint:contextcheck // it ends with the server and the token, not with the request
+	defer end()
+	b.expired = func() bool { return errors.Is(context.Cause(ctx), transport.ErrTokenExpired) }
+	stop := context.AfterFunc(ctx, b.clock.interrupt)
 	defer stop()
 	if heeds {
 		defer b.heedCancel()() //nolint:contextcheck // it ends with the run's
@@ -207,11 +211,9 @@ func (s *Server) allow(r *http.Request, run stream.RunID) (*transport.Caller, er
 
 // otherThread refuses to write a run of a thread that the token doesn't name.
 func otherThread(caller *transport.Caller, run stream.RunID) error {
-	const code = "thread_not_named"
-	caller.Late(transport.Ask{Scope: auth.Publish, Run: run}, code)
-	return &transport.Error{
-		Status: http.StatusForbidden, Code: code, Message: "a publisher's token must name the run's thread",
-	}
+	err := transport.ThreadNotNamed()
+	caller.Late(transport.Ask{Scope: auth.Publish, Run: run}, err.Code)
+	return err
 }
 
 // format is what a body may be.
