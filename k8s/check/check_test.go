@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -76,6 +78,9 @@ func everything(by string) map[string]any {
 		"redis":        map[string]any{"url": "rediss://redis:6379", "credentialsSecret": "redis", "caSecret": "redis-ca"},
 		"secretMounts": []any{map[string]any{"name": "tokens", "secret": "hub-tokens", "path": "/secrets/tokens"}},
 		"allowHosts":   []any{"hub.example.com"}, "allowOrigins": []any{"https://app.example.com"}, "imagePullSecrets": []any{map[string]any{"name": "pull"}},
+		"auth":         map[string]any{"issuer": "https://login.example.com", "jwks": "https://login.example.com/keys", "keySecret": "hub-key", "audience": "hub", "configSecret": "hub-auth", "cookie": "hub"},
+		"limits":       map[string]any{"connections": 5000, "connectionsPerSubject": 20, "connectionsPerAddress": 100, "attachRate": 50, "messageRate": 20, "ingestEvents": 1000000, "ingestBytes": "4MiB"},
+		"trustProxies": []any{"10.0.0.0/8", "fd00::/8"}, "auditLog": true, "maxConnectionAge": "12h", "agentsSecret": "agents", "insecureNoAuth": true,
 		"podAnnotations": map[string]any{"a": "b"}, "nodeSelector": map[string]any{"pool": "hubs"},
 		"tolerations": []any{map[string]any{"key": "hubs", "operator": "Exists"}},
 	}
@@ -202,6 +207,67 @@ func hardened(t *testing.T, d *apps.Deployment) {
 	}
 	if d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
 		t.Error("a hub may leave before the next one is ready")
+	}
+}
+
+// envOf is what the container of a deployment is told.
+func envOf(t *testing.T, d *deployment) map[string]string {
+	t.Helper()
+	env := map[string]string{}
+	for _, doc := range render(t, d) {
+		if _, object, err := decode(doc); err == nil {
+			if dep, ok := object.(*apps.Deployment); ok {
+				hardened(t, dep)
+				for _, e := range dep.Spec.Template.Spec.Containers[0].Env {
+					env[e.Name] = e.Value
+				}
+			}
+		}
+	}
+	return env
+}
+
+// The rules: every flag of the hub can be set through the chart, once, whatever else is set; and what the chart sets are
+// flags of the hub, with values that it takes.
+func TestEveryFlagCanBeSet(t *testing.T) {
+	hub := buildHub(t, filepath.Join(t.TempDir(), "aguihub"))
+	help, err := exec.CommandContext(t.Context(), hub, "serve", "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`\(\$(AGUIHUB_[A-Z_]+)\)`).FindAllStringSubmatch(string(help), -1)
+	if len(flags) < 50 {
+		t.Fatalf("only %d flags were found in the help", len(flags))
+	}
+	d := deployment{name: "all", set: everything("keda")}
+	given := envOf(t, &d)
+	env := map[string]any{}
+	for _, f := range flags {
+		env[f[1]] = "7s" // a drain needs a time
+		delete(given, f[1])
+	}
+	d.set["env"] = env
+	for name, value := range envOf(t, &d) {
+		if _, flag := env[name]; flag && value != "7s" {
+			t.Errorf("%s is %q although env says otherwise", name, value)
+		}
+		delete(env, name)
+	}
+	if delete(given, "GOMEMLIMIT"); len(given) > 0 || len(env) > 0 {
+		t.Errorf("not flags of the hub: %v; not set: %v", given, env)
+	}
+	// What the values come to is taken by the hub, up to the files, which aren't here.
+	for _, d := range deployments {
+		cmd := exec.CommandContext(t.Context(), hub)
+		for name, value := range envOf(t, &d) {
+			if !strings.HasPrefix(value, "/secrets/") && name != "AGUIHUB_AUTH_ISSUER" && name != "AGUIHUB_INSECURE_NO_AUTH" && name != "AGUIHUB_AUTH_JWKS" && name != "AGUIHUB_AUTH_AUDIENCE" {
+				cmd.Env = append(cmd.Env, name+"="+value)
+			}
+		}
+		cmd.Env = append(cmd.Env, "AGUIHUB_INSECURE_NO_AUTH=true", "AGUIHUB_METRICS_LISTEN=nowhere")
+		if out, err := cmd.CombinedOutput(); err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "--metrics-listen") {
+			t.Errorf("%s: the hub has more to say than that it can't listen nowhere: %v\n%s", d.name, err, out)
+		}
 	}
 }
 

@@ -80,20 +80,7 @@ func TestCompose(t *testing.T) {
 
 // The rule: the image's build works as it stands, and gives a static binary of the version that it was given.
 func TestTheImagesBuild(t *testing.T) {
-	dockerfile, err := os.ReadFile("../../deploy/Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	step := regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build .*)$`).FindSubmatch(dockerfile)
-	if step == nil {
-		t.Fatal("the Dockerfile has no build")
-	}
-	out := filepath.Join(t.TempDir(), "aguihub")
-	build := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(string(step[1]), "/out/aguihub", out))
-	build.Dir, build.Env = "../..", append(os.Environ(), "VERSION=v1.2.3-test")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", step[1], err, text)
-	}
+	out := buildHub(t, filepath.Join(t.TempDir(), "aguihub"))
 	if text, err := exec.CommandContext(t.Context(), out, "version").CombinedOutput(); err != nil || !strings.Contains(string(text), "v1.2.3-test") {
 		t.Errorf("version: %v: %s", err, text)
 	}
@@ -105,4 +92,23 @@ func TestTheImagesBuild(t *testing.T) {
 	if needs, _ := binary.ImportedLibraries(); len(needs) > 0 || binary.Section(".interp") != nil {
 		t.Errorf("it isn't static: it needs %v", needs)
 	}
+}
+
+// buildHub builds the hub as the Dockerfile says.
+func buildHub(t *testing.T, out string) string {
+	t.Helper()
+	dockerfile, err := os.ReadFile("../../deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build .*)$`).FindSubmatch(dockerfile)
+	if step == nil {
+		t.Fatal("the Dockerfile has no build")
+	}
+	build := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(string(step[1]), "/out/aguihub", out))
+	build.Dir, build.Env = "../..", append(os.Environ(), "VERSION=v1.2.3-test")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", step[1], err, text)
+	}
+	return out
 }
