@@ -29,8 +29,6 @@ const (
 	afterEndBytes = 16 << 20
 	// maxShown bounds the rejected events of a run that are written for those who look for faults: as many as a hub lists.
 	maxShown = 100
-	// excerptBytes is how much of an answer that is no event stream goes into the log.
-	excerptBytes = 512
 )
 
 const (
@@ -101,7 +99,7 @@ func (c *call) answer(ctx context.Context) error {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return &failure{
 			code: CodeStatus, message: fmt.Sprintf("The agent answered with the status %d.", resp.StatusCode),
-			cause: fmt.Errorf("status %d: %q", resp.StatusCode, c.excerpt(resp.Body)),
+			cause: fmt.Errorf("status %d", resp.StatusCode), // what it says may quote the input
 		}
 	}
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
@@ -133,14 +131,6 @@ func decoderOf(h http.Header, limit int) framing.Decoder {
 		return framing.NewProtobuf(limit)
 	}
 	return framing.NewEventStream(limit)
-}
-
-// excerpt is the beginning of a body, for the log.
-func (c *call) excerpt(r io.Reader) []byte {
-	timer := time.AfterFunc(afterEnd, func() { c.run.cancel(errSilence) })
-	defer timer.Stop()
-	text, _ := io.ReadAll(io.LimitReader(r, excerptBytes)) // what there is
-	return text
 }
 
 // read is answer's loop: what was complete in one piece is in the log before the next one is asked for.
@@ -296,9 +286,9 @@ func (c *call) mayAnswerIn(thread string) bool {
 
 // refused deals with an event that the run didn't take.
 func (c *call) refused(ctx context.Context, raw []byte, bad *publish.InvalidError) error {
-	c.reject(string(bad.Reason) + ": " + bad.Detail)
+	c.reject(string(bad.Reason)) // the rest may quote the event
 	if bad.Terminal && !c.writer.Ended() && c.started {
-		return &failure{code: CodeInvalidEnd, message: "The event that ended the run was invalid and is withheld.", cause: bad}
+		return &failure{code: CodeInvalidEnd, message: "The event that ended the run was invalid and is withheld."}
 	}
 	if c.shown == maxShown {
 		return nil

@@ -68,6 +68,18 @@ func (f *accessFlags) issuers() ([]auth.Issuer, error) {
 	return issuers, nil
 }
 
+// accessLine says who may do something.
+func (f *accessFlags) accessLine() string {
+	switch {
+	case f.AuthIssuer != "":
+		return "by token of " + f.AuthIssuer
+	case f.asks():
+		return "by token of the issuers in " + f.AuthConfig
+	default:
+		return "open: nobody is asked for a token (docs/security.md)"
+	}
+}
+
 // proxies are the networks of --trust-proxy.
 func (f *accessFlags) proxies() (out []netip.Prefix, err error) {
 	for _, text := range f.TrustProxy {

@@ -3,12 +3,15 @@ package main_test
 import (
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/aguihub/aguihub/stream/streamtest"
 )
@@ -74,6 +77,7 @@ func TestTenantsShareAHubAndNothingElse(t *testing.T) {
 	if _, stdout, stderr := run(t, "", "attach", "r1", "--url", h.base, "--token", globex, "--lines", "--after", cursor); !strings.Contains(stdout, `"reset"`) || !strings.Contains(stdout, "Servus") || strings.Contains(stdout, "Hello") {
 		t.Errorf("another tenant's cursor: %s %s", stdout, stderr)
 	}
+	checkpointsOfTenants(t, client, server.URL(), acme, globex)
 	_, metrics, err := get(t.Context(), h.metrics+"/metrics")
 	if err != nil || !strings.Contains(metrics, `aguihub_ready{tenant="globex"} 1`) {
 		t.Errorf("metrics: %v\n%s", err, metrics)
@@ -84,6 +88,91 @@ func TestTenantsShareAHubAndNothingElse(t *testing.T) {
 	}
 	if strings.Contains(h.stderr.all(), acme[:30]) || strings.Contains(h.stderr.all(), "Hello") {
 		t.Error("the log holds a token or a payload")
+	}
+}
+
+// checkpointsOfTenants looks at hubs that know runs and threads by what is kept of them alone: what one tenant's runs have come
+// to is out of another's reach, also where ids are the same and the other has nothing of its own.
+func checkpointsOfTenants(t *testing.T, client *redis.Client, url, acme, globex string) {
+	t.Helper()
+	access := []string{"--redis", url, "--auth-config", write(t, issuers), "--attach-wait", "300ms"}
+	first := startHub(t, access...)
+	const content = `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m1","delta":"Hello"}` + "\n"
+	long := strings.Replace(events("long"), content, strings.Repeat(content, 300), 1) // enough for a checkpoint at the end
+	for tenant, token := range map[string]string{"acme": acme, "globex": globex} {
+		text := long
+		if tenant == "globex" {
+			text = strings.ReplaceAll(long, "Hello", "Servus")
+		}
+		if code, _, stderr := run(t, text, "publish", "long", "--url", first.base, "--token", token); code != 0 {
+			t.Fatalf("publish: exit code %d: %s", code, stderr)
+		}
+		if code, _, stderr := run(t, "", "attach", "long", "--url", first.base, "--token", token); code != 0 {
+			t.Fatalf("attach: exit code %d: %s", code, stderr)
+		}
+		eventually(t, "the run of "+tenant+" has a checkpoint", func() bool {
+			return client.Exists(t.Context(), "{agui-"+tenant+":run:long}:checkpoint").Val() == 1
+		})
+	}
+	keep := func(keys ...string) {
+		t.Helper()
+		if err := client.Del(t.Context(), keys...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Of globex' own there is nothing but the stream, then nothing at all.
+	keep("{agui-globex:run:long}:checkpoint", "{agui-globex:thread:t-long}:conversation")
+	fresh := startHub(t, access...)
+	if _, stdout, stderr := run(t, "", "attach", "long", "--url", fresh.base, "--token", globex); !strings.Contains(stdout, "Servus") || strings.Contains(stdout, "Hello") {
+		t.Errorf("with another tenant's checkpoint: %.2000s %s", stdout, stderr)
+	}
+	keep("agui-globex:run:long", "{agui-globex:run:long}:checkpoint", "{agui-globex:thread:t-long}:conversation")
+	fresh = startHub(t, access...)
+	if code, stdout, stderr := run(t, "", "attach", "long", "--url", fresh.base, "--token", globex); code == 0 || stdout != "" || !strings.Contains(stderr, "unknown") {
+		t.Errorf("nothing but another tenant's checkpoint: exit code %d: %.2000s %s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := run(t, "", "attach", "long", "--url", fresh.base, "--token", acme); code != 0 || !strings.Contains(stdout, "Hello") || fresh.series(`aguihub_checkpoints_read_total{tenant="acme"}`) != 1 || fresh.series(`aguihub_checkpoints_read_total{tenant="globex"}`) != 0 {
+		t.Errorf("the own checkpoint: exit code %d: %.2000s %s", code, stdout, stderr)
+	}
+}
+
+// The rule: the token that docs/security.md makes by hand opens the hub that it starts, as printed.
+func TestATokenMadeByHand(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(doc), "## A token by hand\n")
+	_, block, opened := strings.Cut(block, "```sh\n")
+	block, _, closed := strings.Cut(block, "```\n")
+	const start = "aguihub --auth-issuer me --auth-key-file secret &\n"
+	make, use, split := strings.Cut(block, start)
+	if !found || !opened || !closed || !split {
+		t.Fatalf("docs/security.md has no such block: %s", block)
+	}
+	dir := t.TempDir()
+	shell := func(script, url string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "AGUIHUB_URL="+url, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+		return string(out)
+	}
+	shell(make, "")
+	h := startHub(t, "--auth-issuer", "me", "--auth-key-file", filepath.Join(dir, "secret"), "--no-demo")
+	if !strings.Contains(h.stderr.all(), "access    by token of me") {
+		t.Error("the banner doesn't say who is believed")
+	}
+	if out := shell(strings.ReplaceAll(use, "http://127.0.0.1:8080", h.base), h.base); !strings.Contains(out, `"runs"`) || !strings.Contains(out, "RUN_FINISHED") {
+		t.Errorf("the token opens nothing: %s", out)
+	}
+	if code, _, stderr := run(t, "", "attach", "r1", "--url", h.base); code == 0 || !strings.Contains(stderr, "4401") {
+		t.Errorf("without it: exit code %d: %s", code, stderr)
 	}
 }
 

@@ -103,8 +103,16 @@ func serves(t *testing.T, client redis.Cmdable, h *hub, wakeUps string) {
 	}
 }
 
+// unknown makes sure that the server is without CONFIG: else it would show nothing.
+func unknown(t *testing.T, admin *redis.Client) {
+	t.Helper()
+	if err := admin.ConfigGet(t.Context(), "*").Err(); err == nil || !strings.Contains(err.Error(), "unknown command") {
+		t.Fatalf("CONFIG: %v", err)
+	}
+}
+
 // TestManagedRedis is the matrix of docs/operations.md: what a hub needs of a server, each kind simulated by the settings
-// and the ACL of a real one. All of them are without keyspace events, which a hub doesn't ask for.
+// and the ACL of a real one. Most are without keyspace events, which a hub doesn't ask for.
 func TestManagedRedis(t *testing.T) {
 	t.Parallel()
 	t.Run("a server of one's own", func(t *testing.T) {
@@ -112,7 +120,35 @@ func TestManagedRedis(t *testing.T) {
 		server := streamtest.StartRedis(t)
 		serves(t, server.Client(t), startHub(t, "--redis", server.URL()), "xread")
 	})
-	t.Run("TLS with a CA and a client's certificate, no CONFIG, a user whose password rotates", func(t *testing.T) {
+	t.Run("Memorystore: TLS with its CA, one password, no CONFIG and no ACL, keyspace events on", func(t *testing.T) {
+		t.Parallel()
+		cert, key := certificate(t)
+		port := freePort(t)
+		server := streamtest.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
+			"--tls-auth-clients", "no", "--rename-command", "CONFIG", "", "--notify-keyspace-events", "KEA", "--user", "keeper", "on", ">keeper", "~*", "&*", "+@all")
+		admin := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "keeper", Password: "keeper"})
+		t.Cleanup(func() { _ = admin.Close() })
+		if err := admin.Do(t.Context(), "ACL", "SETUSER", "default", "resetpass", ">the password", "-acl", "-shutdown", "-debug", "-bgsave", "-replicaof").Err(); err != nil {
+			t.Fatal(err)
+		}
+		unknown(t, admin)
+		h := startHub(t, "--redis", "rediss://:the%20password@127.0.0.1:"+port, "--redis-ca", cert)
+		serves(t, admin, h, "xread")
+	})
+	t.Run("Azure: TLS, a user by its id whose token comes from a file, no CONFIG, no keyspace events", func(t *testing.T) {
+		t.Parallel()
+		cert, key := certificate(t)
+		const id = "1f0f3f9c-0000-4000-8000-7d1c2b3a4f5e"
+		port, secret := freePort(t), write(t, id+"\nfirst\n")
+		user := append([]string{"--user", id}, hubUser[2:]...)
+		server := streamtest.StartRedis(t, append([]string{"--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
+			"--tls-auth-clients", "no", "--rename-command", "CONFIG", "", "--notify-keyspace-events", ""}, user...)...)
+		admin := server.Client(t)
+		unknown(t, admin)
+		h := startHub(t, "--redis", "rediss://127.0.0.1:"+port, "--redis-ca", cert, "--redis-credentials-file", secret)
+		serves(t, admin, h, "xread")
+	})
+	t.Run("ElastiCache: TLS with a CA and a client's certificate, no CONFIG, a user whose password rotates", func(t *testing.T) {
 		t.Parallel()
 		cert, key := certificate(t)
 		port, secret := freePort(t), filepath.Join(t.TempDir(), "secret")

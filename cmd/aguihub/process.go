@@ -194,6 +194,7 @@ func (p *process) banner(w io.Writer) {
 	if p.debug != nil {
 		line("debug", "http://%s/debug/pprof/", p.debug.Addr())
 	}
+	line("access", "%s", p.flags.accessLine())
 	if p.flags.InsecureNoAuth {
 		line("WARNING", "there is no authentication: whoever reaches %s sees and publishes everything", p.flags.Listen)
 	}
