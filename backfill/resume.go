@@ -82,9 +82,28 @@ func (ses *Session) resume(ctx context.Context) ([]Item, error) {
 	case before && restarted:
 		return ses.reset(ctx, resetRestarted)
 	case before:
-		return ses.restate(nil, modeFresh) // nothing of the run had been sent
+		return ses.beforeStart(ctx)
 	}
 	return ses.continueFrom(ctx, c, ses.request.Catchup)
+}
+
+// beforeStart attaches one whose cursor lies before the run's start, as this hub knows it. Where an agent trimmed what was
+// before, the start may be one with which the run began anew, and the subscriber holds what another hub had made of that.
+func (ses *Session) beforeStart(ctx context.Context) ([]Item, error) {
+	first, err := ses.service.log.Range(ctx, ses.current.run, stream.ID{}, 1, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(first.Entries) > 0 {
+		missing, err := ses.service.incomplete(ctx, ses.current.run, first.Entries[0])
+		if err != nil {
+			return nil, err
+		}
+		if missing {
+			return ses.reset(ctx, resetRestarted)
+		}
+	}
+	return ses.restate(nil, modeFresh) // nothing of the run had been sent
 }
 
 // verify says why a cursor can't be continued, "" where it can: its entry must still be there and be the same.

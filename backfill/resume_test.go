@@ -238,6 +238,23 @@ func TestReset(t *testing.T) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	})
+	both(t, "a cursor of before the run began anew, on a hub that came when the first start was trimmed", func(t *testing.T, r *rig, req Request, at func(string) string) {
+		r.begin(t, "r1", "t1")
+		c := r.publish(t, "r1", opening("r1"), delta("r1", "a"))
+		r.attach(t, req).all()
+		if _, err := r.log.Trim(t.Context(), "r1", r.runs["r1"].ids[2]); err != nil {
+			t.Fatal(err)
+		}
+		r.publish(t, "r1", delta("r1", "b"))
+		last := r.publish(t, "r1", started("r1", "t1"), opening("r1"))
+		other := newRigOn(t, r.log.Memory, Config{})
+		other.runs = r.runs
+		req.After = at(c)
+		got := said(t, other.attach(t, req), false)
+		if want := (reset{"restarted", req.After, at(c), at(last)}); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
 	bubble(t, "a thread's cursor of a run that isn't there any more", func(t *testing.T) {
 		r := newRig(t, Config{})
 		gone := onThread(t, r.begin(t, "r1", "t1"), "r1")
