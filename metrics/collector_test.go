@@ -48,7 +48,7 @@ func full() metrics.Reading {
 		},
 		Bridge: &metrics.Bridge{Active: 1, Ends: map[string]uint64{"finished": 1}}, Reaper: &metrics.Reaper{Active: 2},
 		Hub:    &metrics.Hub{Feeds: 1, Entries: 7, TailAge: slow, Withheld: map[string]uint64{"illegal": 6}},
-		Tail:   &metrics.Tail{Failing: true, LastRead: time.Now().Add(-time.Minute)},
+		Tail:   &metrics.Tail{Woken: map[string]int{"keyspace": 1}, Failing: true, LastRead: time.Now().Add(-time.Minute)},
 		Keep:   &metrics.Keep{Written: 3, Damaged: 2},
 		Ingest: &metrics.Ingest{Accepted: 8, Problems: map[string]uint64{"run_ended": 1}},
 	}

@@ -25,6 +25,10 @@ var (
 	descShards  = desc("tail_connections", "Redis connections that tail.")
 	descFailing = desc("tail_failing", "1 while a tail connection's last read failed.")
 	descReadAge = desc("tail_read_age_seconds", "Since the last good read of the tail connection that is furthest behind.")
+	descWoken   = desc("tail_streams_woken", "Of them, those that are read by wake-ups instead of blocked reads, by what sends them: keyspace events, or publishers.", "driver")
+	descWakeUps = desc("tail_wakeups_total", "Wake-ups for followed runs.")
+	descUnwoken = desc("tail_wakeups_lost_total", "Entries that no wake-up told of and a sweep found, seconds late.")
+	descDrivers = desc("tail_driver_changes_total", "Times that wake-ups came into use or fell away.")
 	descSkipped = desc("registry_skipped_total", "Registry entries that broke the contract.")
 )
 
@@ -71,5 +75,9 @@ func (o out) tail(t *Tail) {
 	if !t.LastRead.IsZero() {
 		o.gauge(descReadAge, time.Since(t.LastRead).Seconds())
 	}
+	o.gauges(descWoken, t.Woken)
+	o.counter(descWakeUps, t.WakeUps)
+	o.counter(descUnwoken, t.Lost)
+	o.counter(descDrivers, t.Changes)
 	o.counter(descSkipped, t.Skipped)
 }

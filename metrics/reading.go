@@ -65,8 +65,12 @@ type Tail struct {
 	Keys     int64
 	Shards   int64
 	Failing  bool
-	LastRead time.Time // of the shard that is furthest behind; zero while nothing is followed
-	Skipped  uint64    // registry entries that broke the contract
+	LastRead time.Time      // of the shard that is furthest behind; zero while nothing is followed
+	Skipped  uint64         // registry entries that broke the contract
+	Woken    map[string]int // streams that are read by wake-ups, by the driver
+	WakeUps  uint64         // for followed runs
+	Lost     uint64         // that a sweep had to make up for
+	Changes  uint64         // times that a driver came into use or fell away
 }
 
 // Redis is how Redis does, as this process sees it.

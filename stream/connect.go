@@ -21,6 +21,7 @@ var ErrBadURL = errors.New("stream: bad redis URL")
 // others from a connection and appends are never sent twice.
 type dialer struct {
 	cluster     bool
+	db          int
 	credentials *credentials  // nil where they stand in the URL
 	maxAge      time.Duration // of connections; 0 is any
 	client      func(use) redis.UniversalClient
@@ -96,7 +97,7 @@ func singleDialer(u *url.URL, security Security) (*dialer, error) {
 	if from != nil {
 		base.CredentialsProviderContext, base.ConnMaxLifetime = from.get, maxAge(base.ConnMaxLifetime)
 	}
-	return &dialer{credentials: from, maxAge: base.ConnMaxLifetime, client: func(use use) redis.UniversalClient {
+	return &dialer{db: base.DB, credentials: from, maxAge: base.ConnMaxLifetime, client: func(use use) redis.UniversalClient {
 		o, t := *base, tuningOf(use)
 		o.ContextTimeoutEnabled = true
 		o.DisableIdentity = true
@@ -134,7 +135,7 @@ func sentinelDialer(u *url.URL, security Security) (*dialer, error) {
 	if from != nil {
 		base.CredentialsProviderContext, base.ConnMaxLifetime = from.get, maxAge(base.ConnMaxLifetime)
 	}
-	return &dialer{credentials: from, maxAge: base.ConnMaxLifetime, client: func(use use) redis.UniversalClient {
+	return &dialer{db: base.DB, credentials: from, maxAge: base.ConnMaxLifetime, client: func(use use) redis.UniversalClient {
 		o, t := *base, tuningOf(use)
 		o.ContextTimeoutEnabled = true
 		o.DisableIdentity = true

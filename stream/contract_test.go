@@ -40,13 +40,18 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 	})
 }
 
-// overRedis runs the suite over servers that addr starts, one a test.
-func overRedis(t *testing.T, scheme string, cfg stream.TailConfig, start func(t *testing.T) (addr string, outage func(during func()))) {
+// overRedis runs the suite over servers that start starts, one a test.
+func overRedis(t *testing.T, scheme string, cfg stream.TailConfig, wakes string, start func(t *testing.T) (addr string, outage func(during func()))) {
 	t.Helper()
+	streamtest.Run(t, redisBackend(scheme, cfg, wakes, start))
+}
+
+func redisBackend(scheme string, cfg stream.TailConfig, wakes string, start func(t *testing.T) (addr string, outage func(during func()))) streamtest.Backend {
 	addrs := make(map[streamtest.Log]string)
 	outages := make(map[streamtest.Log]func(func()))
-	streamtest.Run(t, streamtest.Backend{
-		Tail: cfg,
+	return streamtest.Backend{
+		Tail:  cfg,
+		Wakes: wakes,
 		Open: func(t *testing.T) streamtest.Log {
 			addr, outage := start(t)
 			log, err := stream.Connect(scheme+addr, stream.Config{})
@@ -86,7 +91,7 @@ func overRedis(t *testing.T, scheme string, cfg stream.TailConfig, start func(t 
 			}
 		},
 		Outage: func(_ *testing.T, log streamtest.Log, during func()) { outages[log](during) },
-	})
+	}
 }
 
 // startEmbedded starts the embedded server; its outage cuts all connections and refuses commands.
@@ -113,13 +118,32 @@ func startServer(t *testing.T) (addr string, outage func(during func())) {
 }
 
 func TestEmbeddedKeepsTheContract(t *testing.T) {
-	overRedis(t, "redis://", stream.TailConfig{}, startEmbedded)
+	overRedis(t, "redis://", stream.TailConfig{}, "publish", startEmbedded)
 }
 
 func TestRedisKeepsTheContract(t *testing.T) {
-	overRedis(t, "redis://", stream.TailConfig{}, startServer)
+	overRedis(t, "redis://", stream.TailConfig{By: stream.TailXRead}, "", startServer)
 }
 
 func TestPollingRedisKeepsTheContract(t *testing.T) {
-	overRedis(t, "redis://", stream.TailConfig{Poll: true}, startServer)
+	overRedis(t, "redis://", stream.TailConfig{By: stream.TailXRead, Poll: true}, "", startServer)
+}
+
+func TestWakeUpsKeepTheContract(t *testing.T) {
+	for driver, events := range map[string]string{"keyspace": "Kt", "publish": ""} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			s := streamtest.StartRedis(t, "--notify-keyspace-events", events)
+			streamtest.RunTails(t, redisBackend("redis://", stream.TailConfig{By: stream.TailWake}, driver, func(t *testing.T) (string, func(func())) {
+				if err := s.Client(t).FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				return s.Addr(), func(during func()) {
+					s.Kill()
+					during()
+					s.Start(t)
+				}
+			}))
+		})
+	}
 }

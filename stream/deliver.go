@@ -76,7 +76,10 @@ func (t *Tail) assign(keys []position, live []*followed, replies []reply) []deli
 		for _, f := range fk.followers {
 			d := delivery{follower: f, err: r.err}
 			switch {
-			case f.busy, f.lost, f.pos.Less(keys[r.key].after): // came while reading: its turn is the next read
+			case f.busy:
+				fk.wakes.missed = true
+				continue
+			case f.lost, f.pos.Less(keys[r.key].after): // came while reading: its turn is the next read
 				continue
 			case errors.Is(r.err, ErrLost):
 				if f.pos != keys[r.key].after || !f.lose() {
@@ -160,7 +163,7 @@ func (w *worker) run(ctx context.Context) {
 
 		d.follower.call(d.messages, d.err)
 
-		w.tail.finish(d.follower)
+		w.tail.finish(d.follower, w.shard)
 		w.mu.Lock()
 		late := w.abandoned
 		w.mu.Unlock()
@@ -204,11 +207,18 @@ func (f *follower) call(ms []message, err error) {
 	}
 }
 
-// finish lets the follower take the next batch.
-func (t *Tail) finish(f *follower) {
+// finish lets the follower take the next batch, which may be there already.
+func (t *Tail) finish(f *follower, s *shard) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f.busy = false
+	if f.of.wakes.missed {
+		f.of.wakes.missed = false
+		t.wakeKey(f.of)
+	}
+	if f.of.shard != s { // which may have begun to read without it
+		t.markStale(f.of.shard)
+	}
 }
 
 // changed has the shard take up its keys anew.

@@ -24,15 +24,26 @@ func xadd(t *testing.T, s *streamtest.Server, run stream.RunID, id, event string
 	}
 }
 
-// follows follows a run at a URL and waits until n entries are there.
-func follows(t *testing.T, url string, run stream.RunID, n int) *streamtest.Collector {
+// followsBy follows a run at a URL and waits until n entries are there.
+func followsBy(t *testing.T, by stream.TailBy, url string, run stream.RunID, n int) *streamtest.Collector {
 	t.Helper()
-	tail := connect(t, url).NewTail(stream.TailConfig{})
+	tail := connect(t, url).NewTail(stream.TailConfig{By: by})
 	streamtest.RunTail(t, tail)
 	c := streamtest.NewCollector()
 	t.Cleanup(tail.Follow(run, stream.ID{}, c.Sink))
 	c.Wait(t, n)
+	if by == stream.TailWake {
+		streamtest.Eventually(t, "the run is woken", func() bool { return tail.Health().Wakes.Keys == 1 })
+	}
 	return c
+}
+
+// eachWay runs a test with blocked reads and with wake-ups by servers that send events.
+func eachWay(t *testing.T, test func(t *testing.T, by stream.TailBy, server []string)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("with blocked reads", func(t *testing.T) { t.Parallel(); test(t, stream.TailXRead, nil) })
+	t.Run("with wake-ups", func(t *testing.T) { t.Parallel(); test(t, stream.TailWake, []string{"--notify-keyspace-events", "Kt"}) })
 }
 
 // loses waits until the follower is told of the loss, and checks that this came before anything else.
@@ -47,54 +58,58 @@ func loses(t *testing.T, c *streamtest.Collector, entries int) {
 }
 
 func TestARestartWithoutDataIsNoticed(t *testing.T) {
-	t.Parallel()
-	s := streamtest.StartRedis(t, "--appendonly", "no")
-	xadd(t, s, "r", "*", "1")
-	c := follows(t, s.URL(), "r", 1)
-	s.Kill()
-	s.Start(t)
-	loses(t, c, 1)
+	eachWay(t, func(t *testing.T, by stream.TailBy, server []string) {
+		s := streamtest.StartRedis(t, append(server, "--appendonly", "no")...)
+		xadd(t, s, "r", "*", "1")
+		c := followsBy(t, by, s.URL(), "r", 1)
+		s.Kill()
+		s.Start(t)
+		loses(t, c, 1)
+	})
 }
 
 func TestARestartWithDataIsNone(t *testing.T) {
-	t.Parallel()
-	s := streamtest.StartRedis(t)
-	xadd(t, s, "r", "*", "1")
-	c := follows(t, s.URL(), "r", 1)
-	s.Kill()
-	s.Start(t)
-	xadd(t, s, "r", "*", "2")
-	c.Wait(t, 2)
-	if errs := c.Errs(); len(errs) > 0 {
-		t.Error(errs)
-	}
+	eachWay(t, func(t *testing.T, by stream.TailBy, server []string) {
+		s := streamtest.StartRedis(t, server...)
+		xadd(t, s, "r", "*", "1")
+		c := followsBy(t, by, s.URL(), "r", 1)
+		s.Kill()
+		s.Start(t)
+		xadd(t, s, "r", "*", "2")
+		c.Wait(t, 2)
+		if errs := c.Errs(); len(errs) > 0 {
+			t.Error(errs)
+		}
+	})
 }
 
 func TestAKeyThatIsRecreatedWithLowerIDsIsNoticed(t *testing.T) {
-	t.Parallel()
-	s := streamtest.StartRedis(t)
-	xadd(t, s, "r", "2000-0", "1")
-	c := follows(t, s.URL(), "r", 1)
-	if err := s.Client(t).Del(t.Context(), "agui:run:r").Err(); err != nil {
-		t.Fatal(err)
-	}
-	xadd(t, s, "r", "1000-0", "1")
-	xadd(t, s, "r", "1000-1", "2")
-	loses(t, c, 1)
+	eachWay(t, func(t *testing.T, by stream.TailBy, server []string) {
+		s := streamtest.StartRedis(t, server...)
+		xadd(t, s, "r", "2000-0", "1")
+		c := followsBy(t, by, s.URL(), "r", 1)
+		if err := s.Client(t).Del(t.Context(), "agui:run:r").Err(); err != nil {
+			t.Fatal(err)
+		}
+		xadd(t, s, "r", "1000-0", "1")
+		xadd(t, s, "r", "1000-1", "2")
+		loses(t, c, 1)
+	})
 }
 
 func TestSwappedRolesAreNoticedOnOpenConnections(t *testing.T) {
-	t.Parallel()
-	a, b := streamtest.StartRedis(t), streamtest.StartRedis(t)
-	proxy := startSwitch(t, a.Addr())
-	xadd(t, a, "r", "*", "1")
-	c := follows(t, "redis://"+proxy.addr(), "r", 1)
-	swapRoles(t, a, b, proxy)
-	xadd(t, b, "r", "*", "2")
-	c.Wait(t, 2)
-	if errs := c.Errs(); len(errs) > 0 {
-		t.Error(errs)
-	}
+	eachWay(t, func(t *testing.T, by stream.TailBy, server []string) {
+		a, b := streamtest.StartRedis(t, server...), streamtest.StartRedis(t, server...)
+		proxy := startSwitch(t, a.Addr())
+		xadd(t, a, "r", "*", "1")
+		c := followsBy(t, by, "redis://"+proxy.addr(), "r", 1)
+		swapRoles(t, a, b, proxy)
+		xadd(t, b, "r", "*", "2")
+		c.Wait(t, 2)
+		if errs := c.Errs(); len(errs) > 0 {
+			t.Error(errs)
+		}
+	})
 }
 
 // swapRoles has b, which gets all that a has, take over from a. Connections to a stay open, and a goes on answering reads

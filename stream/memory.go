@@ -355,6 +355,18 @@ func (s *memorySource) anchors(_ context.Context, _ uint64, at []position) ([]an
 	return out, nil
 }
 
+func (s *memorySource) readAnchored(ctx context.Context, shard uint64, keys []position, count int) ([]reply, []anchor, error) {
+	out, err := s.anchors(ctx, shard, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, k := range keys {
+		out[i].unread = out[i].unread || k.after.IsZero()
+	}
+	replies, _, err := s.log.readNow(keys, count)
+	return replies, out, err
+}
+
 func (s *memorySource) interrupt(_ context.Context, shards []uint64) error {
 	for _, shard := range shards {
 		select {

@@ -23,6 +23,7 @@ type Redis struct {
 	appends  redis.UniversalClient
 	observed map[use]*observer
 
+	mute    atomic.Bool              // the user may not publish wake-ups
 	readers atomic.Pointer[observer] // of the newest tail
 	server  atomic.Pointer[Server]   // as it last told
 }
@@ -52,7 +53,7 @@ func (l *Redis) Append(ctx context.Context, run RunID, recs ...Record) ([]ID, er
 	key := l.keys.Run(run)
 	var cmds []*redis.StringCmd
 	err := l.appending(ctx, key, func(client redis.Cmdable) (err error) {
-		cmds, err = appendAll(ctx, client, key, recs)
+		cmds, err = l.appendAll(ctx, client, run, recs)
 		return err
 	})
 	if err != nil && len(cmds) == 0 {
@@ -61,10 +62,13 @@ func (l *Redis) Append(ctx context.Context, run RunID, recs ...Record) ([]ID, er
 	return collectIDs(ctx, cmds, err)
 }
 
-// appendAll sends the XADDs, more than one within MULTI and EXEC.
-func appendAll(ctx context.Context, client redis.Cmdable, key string, recs []Record) ([]*redis.StringCmd, error) {
+// appendAll sends the XADDs, more than one within MULTI and EXEC, and wakes the run's readers.
+func (l *Redis) appendAll(ctx context.Context, client redis.Cmdable, run RunID, recs []Record) ([]*redis.StringCmd, error) {
+	key, pipe := l.keys.Run(run), client.Pipeline()
 	if len(recs) == 1 {
-		cmd := client.XAdd(ctx, xaddArgs(key, recs[0]))
+		cmd, wake := pipe.XAdd(ctx, xaddArgs(key, recs[0])), l.addWake(ctx, pipe, run)
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		l.noteWake(ctx, wake)
 		return []*redis.StringCmd{cmd}, cmd.Err()
 	}
 	cmds := make([]*redis.StringCmd, len(recs))
@@ -76,6 +80,10 @@ func appendAll(ctx context.Context, client redis.Cmdable, key string, recs []Rec
 	})
 	if why := cmds[0].Err(); err != nil && why != nil {
 		err = why // EXECABORT alone says nothing
+	}
+	if wake := l.addWake(ctx, pipe, run); err == nil && wake != nil {
+		_, _ = pipe.Exec(ctx) // a wake-up that is lost is made up for by those who wait
+		l.noteWake(ctx, wake)
 	}
 	return cmds, err
 }
@@ -199,14 +207,23 @@ func (l *Redis) Trim(ctx context.Context, run RunID, first ID) (int64, error) {
 }
 
 // NewTail returns a tail of this log with connections of its own: one for up to
-// [TailConfig.KeysPerConn] runs. They are closed when Run ends: a tail that isn't run opens none.
+// [TailConfig.KeysPerConn] runs, or one for all that wait for wake-ups and one for these. They are closed when Run ends: a
+// tail that isn't run opens none.
 func (l *Redis) NewTail(cfg TailConfig) *Tail {
 	client := l.dialer.client(useReaders)
 	l.readers.Store(observe(client, true))
-	if single, ok := client.(connClient); ok && !cfg.Poll {
-		return newTail(newBlockSource(single, l.keys, randomHex(), l.dialer.maxAge), l.keys, cfg)
+	process := randomHex()
+	drivers := []*driver{
+		{name: "keyspace", covers: true, waker: newKeyspaceWaker(client, l.keys, process, l.dialer.db)},
+		{name: "publish", waker: &publishWaker{client: client, keys: l.keys}},
 	}
-	return newTail(newSweepSource(client), l.keys, cfg) // on a cluster always
+	if single, ok := client.(connClient); ok && !cfg.Poll {
+		return newTail(newBlockSource(single, l.keys, process, l.dialer.maxAge), l.keys, cfg, drivers...)
+	}
+	if cfg.By != TailXRead {
+		cfg.By = TailWake // from the first run on: a sweep over all of them is dear
+	}
+	return newTail(newSweepSource(client), l.keys, cfg, drivers...) // on a cluster always
 }
 
 // WakeUps says in a word how a tail of this log learns of new entries: "xread", blocked reads that Redis wakes at once, or

@@ -63,7 +63,7 @@ func TestConnectRefusesURLsWithoutRepeatingPasswords(t *testing.T) {
 
 func TestClusterKeepsTheContract(t *testing.T) {
 	// One server for all tests: a new cluster takes two seconds until it serves.
-	s := streamtest.StartRedis(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1")
+	s := streamtest.StartRedis(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--notify-keyspace-events", "Kt")
 	client := s.Client(t)
 	if err := client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestClusterKeepsTheContract(t *testing.T) {
 			return err == nil && strings.Contains(info, "cluster_state:ok")
 		})
 	}
-	overRedis(t, "redis+cluster://", stream.TailConfig{}, func(t *testing.T) (string, func(func())) {
+	overRedis(t, "redis+cluster://", stream.TailConfig{}, "keyspace", func(t *testing.T) (string, func(func())) {
 		awaitServing()
 		if err := client.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)

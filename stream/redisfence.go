@@ -52,7 +52,7 @@ func (l *Redis) AppendFenced(ctx context.Context, run RunID, a FencedAppend, rec
 	keys := l.keysOf(run)
 	var reply scriptReply
 	err := l.appending(ctx, keys[0], func(client redis.Cmdable) (err error) {
-		reply, err = l.script(ctx, client, appendScript, "append", keys, args...)
+		reply, err = l.scriptAndWake(ctx, client, appendScript, "append", run, keys, args...)
 		return err
 	})
 	if err != nil {
@@ -235,7 +235,7 @@ func (l *Redis) Reap(ctx context.Context, run RunID, r Reap, events ...[]byte) (
 	keys := l.keysOf(run)
 	var reply scriptReply
 	err := l.appending(ctx, keys[0], func(client redis.Cmdable) (err error) {
-		reply, err = l.script(ctx, client, reapScript, "reap", keys, args...)
+		reply, err = l.scriptAndWake(ctx, client, reapScript, "reap", run, keys, args...)
 		return err
 	})
 	if err != nil {
@@ -271,7 +271,11 @@ type scriptReply []any
 
 // script runs a script and makes errors of the words that are some.
 func (l *Redis) script(ctx context.Context, client redis.Scripter, s *redis.Script, step string, keys []string, args ...any) (scriptReply, error) {
-	values, failed := s.Run(ctx, client, keys, args...).Slice()
+	return replyOf(ctx, step, s.Run(ctx, client, keys, args...))
+}
+
+func replyOf(ctx context.Context, step string, cmd *redis.Cmd) (scriptReply, error) {
+	values, failed := cmd.Slice()
 	if err := classify(ctx, step, failed); err != nil {
 		return nil, err
 	}

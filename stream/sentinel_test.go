@@ -83,7 +83,7 @@ func TestFailoversBySentinel(t *testing.T) {
 		})
 	}
 	put("1")
-	c := follows(t, url, "r", 1)
+	c := followsBy(t, stream.TailAuto, url, "r", 1)
 	if err := sentinel.Failover(t.Context(), "m").Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -41,7 +42,25 @@ type TailConfig struct {
 	// Poll reads by a sweep over all keys every 100 ms instead of blocking. On a cluster, where one read can't
 	// span slots, it is always so.
 	Poll bool
+	// By is how the tail learns of new entries. Empty means [TailAuto].
+	By TailBy
+	// WakeAbove is how many followed streams are read without wake-ups, where By is [TailAuto]. 0 means KeysPerConn: as many as
+	// one blocked read takes; on a cluster always none.
+	WakeAbove int
 }
+
+// TailBy is how a tail learns of new entries.
+type TailBy string
+
+// The ways.
+const (
+	// TailAuto is blocked reads while few streams are followed, and wake-ups, where the server gives them, beyond that.
+	TailAuto TailBy = "auto"
+	// TailXRead is blocked reads only, on a cluster sweeps only.
+	TailXRead TailBy = "xread"
+	// TailWake is wake-ups wherever the server gives them.
+	TailWake TailBy = "wake"
+)
 
 func (c TailConfig) withDefaults() TailConfig {
 	if c.Block == 0 {
@@ -56,6 +75,12 @@ func (c TailConfig) withDefaults() TailConfig {
 	}
 	if c.Grace <= 0 {
 		c.Grace = 20 * time.Millisecond
+	}
+	if c.WakeAbove <= 0 {
+		c.WakeAbove = c.KeysPerConn
+	}
+	if c.By == TailWake {
+		c.WakeAbove = 0
 	}
 	return c
 }
@@ -81,10 +106,12 @@ var ErrTailStarted = errors.New("stream: tail already started")
 // All methods may be called by any number of goroutines at once.
 type Tail struct {
 	// static after newTail
-	src  source
-	keys Keys
-	cfg  TailConfig
-	kick chan struct{} // holds one token while Run has shards to start or to interrupt
+	src     source
+	keys    Keys
+	cfg     TailConfig
+	drivers []*driver     // of wake-ups, the best first
+	kick    chan struct{} // holds one token while Run has shards to start or to interrupt
+	rethink chan struct{} // holds one token while there may be another way to learn of entries
 
 	// guarded by mu
 	mu           sync.Mutex
@@ -93,11 +120,16 @@ type Tail struct {
 	byKey        map[string]*followed
 	shards       []*shard
 	lastShard    uint64
-	interruptErr error // of the last interrupt
+	interruptErr error   // of the last interrupt
+	want         bool    // there are so many keys that wake-ups are worth listening for
+	by           *driver // that tells of wake-ups now; nil if none does
+	doubted      bool    // it is to be chosen anew
+	figures      WakeFigures
 }
 
 // source is where a tail reads from: the seam behind which other ways to learn of new entries may stand.
 type source interface {
+	anchoredReader
 	// read returns what some of the keys have behind their positions, as soon as there is any, and nothing
 	// after block or an interrupt of this shard; an interrupt since the last read of the shard counts. An
 	// error means that nothing was read at all.
@@ -145,30 +177,16 @@ func (m message) size() int {
 	return n
 }
 
-// shard is the keys that one connection reads. All fields but id are guarded by Tail.mu.
-type shard struct {
-	id       uint64
-	keys     []*followed
-	started  bool  // has its goroutine
-	reading  bool  // a read is under way, with the key set as of its start
-	stale    bool  // the key set changed since, and the read is to be interrupted
-	woken    bool  // the interrupt is under way
-	err      error // of the last read
-	lastRead time.Time
-
-	// owned by the shard's goroutine
-	verified time.Time     // when all positions were last verified
-	verifyIn time.Duration // and how long after that they are again
-}
-
 // followed is a key with its followers, guarded by Tail.mu.
 type followed struct {
 	key       string
 	shard     *shard
+	at        int // index into the shard's keys
 	followers []*follower
 	fresh     bool
 	bad       error     // why the key can't be read; nil if it can
 	badUntil  time.Time // when to try again
+	wakes     wakes
 }
 
 // follower is one call of Follow.
@@ -177,6 +195,7 @@ type follower struct {
 	sink    func([]message, error)
 	rewinds bool          // begins anew where its position is lost, instead of being told
 	gate    chan struct{} // a lock, held while the sink runs; as a channel, because testing/synctest sees waits for it
+	of      *followed
 
 	stopped bool // guarded by gate
 
@@ -190,13 +209,15 @@ type follower struct {
 	summed bool
 }
 
-func newTail(src source, keys Keys, cfg TailConfig) *Tail {
+func newTail(src source, keys Keys, cfg TailConfig, drivers ...*driver) *Tail {
 	return &Tail{
-		src:   src,
-		keys:  keys,
-		cfg:   cfg.withDefaults(),
-		kick:  make(chan struct{}, 1),
-		byKey: make(map[string]*followed),
+		src:     src,
+		keys:    keys,
+		cfg:     cfg.withDefaults(),
+		drivers: drivers,
+		kick:    make(chan struct{}, 1),
+		rethink: make(chan struct{}, 1),
+		byKey:   make(map[string]*followed),
 	}
 }
 
@@ -210,12 +231,12 @@ func (t *Tail) followKey(key string, after ID, rewinds bool, sink func([]message
 	}
 	fk := t.byKey[key]
 	if fk == nil {
-		fk = &followed{key: key, shard: t.roomyShard(), fresh: true}
-		t.byKey[key] = fk
-		fk.shard.keys = append(fk.shard.keys, fk)
+		fk = t.newFollowed(key)
 	}
+	f.of = fk
 	fk.followers = append(fk.followers, f)
 	fk.fresh = true
+	t.wakeKey(fk)
 	t.markStale(fk.shard)
 	t.mu.Unlock()
 	return func() {
@@ -226,30 +247,15 @@ func (t *Tail) followKey(key string, after ID, rewinds bool, sink func([]message
 	}
 }
 
-// roomyShard returns the first shard that takes another key, a new one if none does. Caller holds mu.
-func (t *Tail) roomyShard() *shard {
-	for _, s := range t.shards {
-		if len(s.keys) < t.cfg.KeysPerConn {
-			return s
-		}
-	}
-	t.lastShard++
-	s := &shard{id: t.lastShard, lastRead: time.Now()}
-	t.shards = append(t.shards, s)
-	return s
-}
-
-// markStale has the shard's goroutine started, or its read interrupted if one is under way: otherwise it
-// takes up the key set by itself, and however many changes there are until it does cost one interrupt. Caller holds mu.
-func (t *Tail) markStale(s *shard) {
-	if s.started && (!s.reading || s.stale) {
-		return
-	}
-	s.stale = s.started
-	select {
-	case t.kick <- struct{}{}:
-	default: // a token is there already
-	}
+// newFollowed takes up a key. Caller holds mu.
+func (t *Tail) newFollowed(key string) *followed {
+	fk := &followed{key: key, fresh: true}
+	fk.wakes.able = strings.HasPrefix(key, t.keys.Run(""))
+	t.byKey[key] = fk
+	t.roomyShard(fk.wakes.able && t.by != nil && t.by.covers).add(fk)
+	t.hearOf(fk, true)
+	t.reconsider()
+	return fk
 }
 
 // remove takes a follower out; a key without followers is no longer read from the next read on.
@@ -261,7 +267,12 @@ func (t *Tail) remove(fk *followed, f *follower) {
 		return
 	}
 	delete(t.byKey, fk.key)
-	fk.shard.keys = slices.DeleteFunc(fk.shard.keys, func(other *followed) bool { return other == fk })
+	fk.shard.drop(fk)
+	if len(fk.shard.keys) == 0 && fk.shard.byWake {
+		t.markStale(fk.shard) // it ends
+	}
+	t.hearOf(fk, false)
+	t.reconsider()
 }
 
 // Run reads until ctx ends and then returns ctx's error. All goroutines have ended by then and no sink is
@@ -277,10 +288,15 @@ func (t *Tail) Run(ctx context.Context) error {
 	t.mu.Unlock()
 
 	var readers sync.WaitGroup
+	readers.Go(func() { t.listen(ctx) })
 	for {
 		start, interrupt := t.pending()
 		for _, s := range start {
-			readers.Go(func() { t.runShard(ctx, s) })
+			if s.byWake {
+				readers.Go(func() { t.runWoken(ctx, s) })
+			} else {
+				readers.Go(func() { t.runShard(ctx, s) })
+			}
 		}
 		if len(interrupt) > 0 {
 			t.interrupt(ctx, interrupt)
@@ -309,23 +325,6 @@ func (t *Tail) interrupt(ctx context.Context, shards []uint64) {
 	t.mu.Lock()
 	t.interruptErr = err
 	t.mu.Unlock()
-}
-
-// pending returns the shards that have no goroutine yet and those whose read is to be interrupted.
-func (t *Tail) pending() (start []*shard, interrupt []uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, s := range t.shards {
-		switch {
-		case !s.started:
-			s.started = true
-			start = append(start, s)
-		case s.stale && s.reading && !s.woken:
-			s.woken = true
-			interrupt = append(interrupt, s.id)
-		}
-	}
-	return start, interrupt
 }
 
 // Limits of one read of a shard.
@@ -395,7 +394,7 @@ func (t *Tail) beginRead(s *shard, keys []position, live []*followed) ([]positio
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(s.keys) == 0 {
-		t.shards = slices.DeleteFunc(t.shards, func(other *shard) bool { return other == s })
+		t.endShard(s)
 		return nil, nil, false
 	}
 	now := time.Now()
@@ -464,14 +463,21 @@ type Health struct {
 	// InterruptErr is why the last interrupt failed, nil if it didn't. While it does newly followed runs wait
 	// for up to TailConfig.Block. The user may lack the right to the keys {<prefix>:tail:*.
 	InterruptErr error
+	Wakes        WakeFigures
 }
 
 // Health returns how the tail does now.
 func (t *Tail) Health() Health {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h := Health{Keys: len(t.byKey), Shards: len(t.shards), InterruptErr: t.interruptErr}
+	h := Health{Keys: len(t.byKey), Shards: len(t.shards), InterruptErr: t.interruptErr, Wakes: t.figures}
+	if t.by != nil {
+		h.Wakes.By = t.by.name
+	}
 	for _, s := range t.shards {
+		if s.byWake {
+			h.Wakes.Keys += len(s.keys)
+		}
 		if s.err != nil {
 			h.Err = s.err
 		}

@@ -206,6 +206,58 @@ func (s *blockSource) anchors(ctx context.Context, shard uint64, at []position) 
 	return out, nil
 }
 
+// readAnchored writes first, as anchors does.
+func (s *blockSource) readAnchored(ctx context.Context, shard uint64, keys []position, count int) ([]reply, []anchor, error) {
+	pipe := s.conn(shard).Pipeline()
+	probe := pipe.Expire(ctx, s.keys.tailControl(s.process, shard), controlTTL)
+	replies, out, err := readAnchored(ctx, pipe, s.client, keys, count)
+	if refused := classify(ctx, "wake-up", probe.Err()); errors.Is(refused, ErrUnavailable) {
+		err = refused
+	}
+	if err != nil {
+		s.drop(shard)
+		return nil, nil, err
+	}
+	return replies, out, nil
+}
+
+// readAnchored reads what there is from positions on, and looks once more at those where nothing stands.
+func readAnchored(
+	ctx context.Context, pipe redis.Pipeliner, client pipeliner, keys []position, count int,
+) ([]reply, []anchor, error) {
+	cmds := make([]*redis.XMessageSliceCmd, len(keys))
+	for i, k := range keys {
+		from, n := k.after, count+1
+		if from.IsZero() {
+			from, n = from.Next(), count
+		}
+		cmds[i] = pipe.XRangeN(ctx, k.key, from.String(), "+", int64(n))
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	out := make([]anchor, len(keys))
+	var replies []reply
+	for i, cmd := range cmds {
+		err := classify(ctx, "read", cmd.Err())
+		if err != nil && !concernsKey(err) {
+			return nil, nil, err
+		}
+		messages, parseErr := messagesOf(cmd.Val())
+		if parseErr != nil {
+			return nil, nil, parseErr
+		}
+		switch {
+		case err != nil, keys[i].after.IsZero():
+			out[i].unread = true
+		case len(messages) > 0 && messages[0].id == keys[i].after:
+			out[i], messages = anchorOf(messages), messages[1:]
+		}
+		if err != nil || len(messages) > 0 {
+			replies = append(replies, reply{key: i, messages: messages, err: err})
+		}
+	}
+	return replies, out, trimAnchors(ctx, client.Pipeline(), keys, out)
+}
+
 // readAnchors reads what stands at positions.
 func readAnchors(ctx context.Context, pipe redis.Pipeliner, at []position) ([]anchor, error) {
 	cmds := make([]*redis.XMessageSliceCmd, len(at))

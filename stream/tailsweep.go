@@ -13,8 +13,8 @@ import (
 const sweepEvery = 100 * time.Millisecond
 
 // sweepSource polls: every key is read by a pipelined XRANGE, and if none has anything the sweep is repeated
-// after a pause. It works on a cluster, where the client splits the pipeline by node and a key can move. Wake-ups by
-// pub/sub or keyspace events, when they come, are interrupts of the pause.
+// after a pause. It works on a cluster, where the client splits the pipeline by node and a key can move. It is for
+// runs that no wake-ups tell of.
 type sweepSource struct {
 	// static
 	client redis.UniversalClient
@@ -71,6 +71,10 @@ func (s *sweepSource) anchors(ctx context.Context, _ uint64, at []position) ([]a
 		err = trimAnchors(ctx, s.client.Pipeline(), at, out)
 	}
 	return out, err
+}
+
+func (s *sweepSource) readAnchored(ctx context.Context, _ uint64, keys []position, count int) ([]reply, []anchor, error) {
+	return readAnchored(ctx, s.client.Pipeline(), s.client, keys, count)
 }
 
 func (s *sweepSource) interrupt(_ context.Context, shards []uint64) error {

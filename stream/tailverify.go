@@ -30,19 +30,7 @@ func (t *Tail) verify(ctx context.Context, s *shard, keys []position, live []*fo
 		if err != nil {
 			return nil, err
 		}
-		for n, a := range anchors {
-			i := which[n]
-			switch r, some := found[i]; {
-			case a.unread:
-			case a.held && (!keys[i].summed || keys[i].sum == a.sum):
-				t.learn(live[i], keys[i].after, a.sum)
-			case some:
-				replies[r] = reply{key: i, err: ErrLost}
-			default:
-				replies = append(replies, reply{key: i, err: ErrLost})
-			}
-		}
-		slices.SortFunc(replies, func(a, b reply) int { return a.key - b.key })
+		replies = t.judge(keys, live, replies, which, anchors)
 	}
 	if all {
 		s.verified, s.verifyIn = time.Now(), jittered(t.cfg.Verify)
@@ -50,11 +38,35 @@ func (t *Tail) verify(ctx context.Context, s *shard, keys []position, live []*fo
 	return replies, nil
 }
 
+// judge puts ErrLost in place of what was read behind positions whose entry is gone. which are the keys that the anchors
+// are of.
+func (t *Tail) judge(keys []position, live []*followed, replies []reply, which []int, anchors []anchor) []reply {
+	found := make(map[int]int, len(replies)) // key → reply
+	for i, r := range replies {
+		found[r.key] = i
+	}
+	for n, a := range anchors {
+		i := which[n]
+		switch r, some := found[i]; {
+		case a.unread:
+		case a.held && keys[i].summed && keys[i].sum == a.sum:
+		case a.held && !keys[i].summed:
+			t.learn(live[i], keys[i].after, a.sum)
+		case some:
+			replies[r] = reply{key: i, err: ErrLost}
+		default:
+			replies = append(replies, reply{key: i, err: ErrLost})
+		}
+	}
+	slices.SortFunc(replies, func(a, b reply) int { return a.key - b.key })
+	return replies
+}
+
 // anchor is what stands at a position.
 type anchor struct {
 	held   bool
 	sum    uint32 // of the entry, where held
-	unread bool   // the key can't be read
+	unread bool   // the key can't be read, or the position is before all entries
 }
 
 // anchorOf makes an anchor of what a read of one id found.

@@ -76,39 +76,47 @@ func TestEveryLossUnderAFollowerIsTold(t *testing.T) {
 		},
 	}
 	for name, lose := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				log := newMemory(t)
-				ids := appendN(t, log, "r", 10, "first")
-				quiet := appendN(t, log, "quiet", 1, "first")
-				tail := log.NewTail(TailConfig{})
-				defer runTail(t, tail)()
-				var r, other heard
-				tail.Follow("r", ID{}, r.sink)
-				tail.Follow("quiet", quiet[0], other.sink)
-				synctest.Wait()
-				log.SetFault(ErrUnavailable) // so that the loss and what follows are seen at once
-				log.SetFault(nil)
-				lose(t, log, ids)
-				time.Sleep(tail.cfg.Verify + tail.cfg.Block)
-				synctest.Wait()
-				appendN(t, log, "r", 1, "later")
-				synctest.Wait()
-				if len(r.entries) != 10 || len(r.errs) != 1 || !errors.Is(r.errs[0], ErrLost) {
-					t.Errorf("%d entries, %v", len(r.entries), r.errs)
-				}
-				if len(other.errs) > 0 {
-					t.Errorf("a run that is whole: %v", other.errs)
-				}
-				var anew heard // and the run can be followed anew
-				tail.Follow("r", ID{}, anew.sink)
-				synctest.Wait()
-				if len(anew.entries) == 0 || len(anew.errs) > 0 {
-					t.Errorf("anew: %d entries, %v", len(anew.entries), anew.errs)
-				}
-			})
+		testLoss(t, name, lose, func(log *Memory) *Tail { return log.NewTail(TailConfig{}) })
+		testLoss(t, name+", with wake-ups", lose, func(log *Memory) *Tail {
+			tail, _, _ := newWokenTail(log, true)
+			return tail
 		})
 	}
+}
+
+func testLoss(t *testing.T, name string, lose func(*testing.T, *Memory, []ID), newTail func(*Memory) *Tail) {
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			log := newMemory(t)
+			ids := appendN(t, log, "r", 10, "first")
+			quiet := appendN(t, log, "quiet", 1, "first")
+			tail := newTail(log)
+			defer runTail(t, tail)()
+			var r, other heard
+			tail.Follow("r", ID{}, r.sink)
+			tail.Follow("quiet", quiet[0], other.sink)
+			synctest.Wait()
+			log.SetFault(ErrUnavailable) // so that the loss and what follows are seen at once
+			log.SetFault(nil)
+			lose(t, log, ids)
+			time.Sleep(tail.cfg.Verify + tail.cfg.Block)
+			synctest.Wait()
+			appendN(t, log, "r", 1, "later")
+			synctest.Wait()
+			if len(r.entries) != 10 || len(r.errs) != 1 || !errors.Is(r.errs[0], ErrLost) {
+				t.Errorf("%d entries, %v", len(r.entries), r.errs)
+			}
+			if len(other.errs) > 0 {
+				t.Errorf("a run that is whole: %v", other.errs)
+			}
+			var anew heard // and the run can be followed anew
+			tail.Follow("r", ID{}, anew.sink)
+			synctest.Wait()
+			if len(anew.entries) == 0 || len(anew.errs) > 0 {
+				t.Errorf("anew: %d entries, %v", len(anew.entries), anew.errs)
+			}
+		})
+	})
 }
 
 func TestATrimBehindAFollowerIsNoLoss(t *testing.T) {

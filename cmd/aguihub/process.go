@@ -135,7 +135,7 @@ func (p *process) openRedis() error {
 		if s.redis, err = stream.Connect(url, stream.Config{KeyPrefix: s.prefix, Security: security}); err != nil {
 			return usagef("--redis: %w", err)
 		}
-		s.tail = s.redis.NewTail(stream.TailConfig{})
+		s.tail = s.redis.NewTail(stream.TailConfig{By: stream.TailBy(p.flags.Tail)})
 		p.stacks = append(p.stacks, s)
 	}
 	return nil

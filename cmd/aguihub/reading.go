@@ -44,6 +44,10 @@ func (s *serving) readFanOut(r *metrics.Reading) {
 	r.Attach = &attach
 	r.Tail = &metrics.Tail{
 		Keys: int64(t.Keys), Shards: int64(t.Shards), Failing: t.Err != nil, LastRead: t.OldestRead, Skipped: s.registry.Skipped(),
+		Woken: map[string]int{"keyspace": 0, "publish": 0}, WakeUps: t.Wakes.Woken, Lost: t.Wakes.Lost, Changes: t.Wakes.Changes,
+	}
+	if t.Wakes.By != "" {
+		r.Tail.Woken[t.Wakes.By] = t.Wakes.Keys
 	}
 	k := s.service.KeepFigures()
 	r.Keep = &metrics.Keep{

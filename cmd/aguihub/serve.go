@@ -34,6 +34,7 @@ type serveCommand struct {
 	RedisKey             string `placeholder:"FILE" help:"Key (PEM) of that certificate."`
 	RedisCredentialsFile string `placeholder:"FILE" help:"File with Redis' password, or with user and password on two lines, in place of the URL's. It is read for each connection, and connections are made anew every five minutes."`
 	RedisConfigure       bool   `help:"Let the hub set Redis' maxmemory-policy to noeviction at its start. Without it the hub never changes Redis' configuration."`
+	Tail                 string `enum:"auto,xread,wake" default:"auto" help:"How the hub learns of new entries: xread by blocked reads (on a cluster by sweeps), wake by keyspace events or by what publishers announce on PREFIX:wake, where there is either, auto the first for up to 100 runs and the second beyond that, on a cluster at once (${default})."`
 	KeyPrefix            string `default:"agui" placeholder:"PREFIX" help:"First part of every Redis key, [a-z0-9-]{1,64} (${default})."`
 	EmbeddedRedisListen  string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Loopback address of the embedded Redis; port 0 takes a free one, which is printed (${default})."`
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,8 +58,9 @@ type watch struct {
 	tail        *stream.Tail
 	stale       bool // the credentials file can't be read
 	policy      string
-	silent      bool // Redis doesn't tell
-	uninterrupt bool // the tail's reads can't be interrupted
+	silent      bool   // Redis doesn't tell
+	uninterrupt bool   // the tail's reads can't be interrupted
+	wakesBy     string // what sends the wake-ups that the tail reads by
 }
 
 func newWatch(p *process, s *stack) *watch {
@@ -68,11 +70,7 @@ func newWatch(p *process, s *stack) *watch {
 // told takes what Redis tells.
 func (w *watch) told(s stream.Server, err error) {
 	logger := w.logger
-	if h := w.tail.Health(); (h.InterruptErr != nil) != w.uninterrupt {
-		if w.uninterrupt = h.InterruptErr != nil; w.uninterrupt {
-			logger.Warn("reads can't be interrupted: runs are followed up to two seconds late. The user needs XADD and PEXPIRE on {PREFIX:tail:*", zap.Error(h.InterruptErr))
-		}
-	}
+	w.tailed(w.tail.Health())
 	if stale := w.redis.CredentialsErr(); (stale != nil) != w.stale {
 		if w.stale = stale != nil; w.stale {
 			logger.Error("--redis-credentials-file can't be read: what was read before it stays in use", zap.Error(stale))
@@ -94,4 +92,17 @@ func (w *watch) told(s stream.Server, err error) {
 		level("maxmemory-policy of Redis has changed", zap.String("from", w.policy), zap.String("to", s.Policy))
 	}
 	w.policy = s.Policy
+}
+
+// tailed logs what changed about how entries are learnt of.
+func (w *watch) tailed(h stream.Health) {
+	if (h.InterruptErr != nil) != w.uninterrupt {
+		if w.uninterrupt = h.InterruptErr != nil; w.uninterrupt {
+			w.logger.Warn("reads can't be interrupted: runs are followed up to two seconds late. The user needs XADD and PEXPIRE on {PREFIX:tail:*", zap.Error(h.InterruptErr))
+		}
+	}
+	if h.Wakes.By != w.wakesBy {
+		w.wakesBy = h.Wakes.By
+		w.logger.Info("wake-ups", zap.String("by", cmp.Or(w.wakesBy, "none")), zap.Int("runs", h.Wakes.Keys), zap.Uint64("lost", h.Wakes.Lost))
+	}
 }

@@ -1,0 +1,196 @@
+package stream
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// keysPerWoken bounds the keys of a shard that waits for wake-ups. Few shards are better than many: the more wake-ups
+	// one read serves the less it costs.
+	keysPerWoken = 5000
+	// A busy shard begins a read this long after the one before at the earliest, a microsecond for each of its keys between
+	// these bounds, so that one read serves many runs; a quiet one reads at once. With 5,000 keys it is what a blocked
+	// XREAD over as many takes to wake (this project's measurement).
+	minWakeGap = time.Millisecond
+	maxWakeGap = 5 * time.Millisecond
+	// keysPerRead bounds one read of a woken shard.
+	keysPerRead = 1000
+	// sweepSteps is in how many parts a sweep looks at all keys.
+	sweepSteps = 20
+)
+
+// anchoredReader reads runs from and including the entries at their positions.
+type anchoredReader interface {
+	// readAnchored returns what keys have behind their positions and what stands there, in the order of keys. A position
+	// that is zero has an anchor that is unread. It fails where the server isn't the one that takes writes.
+	readAnchored(ctx context.Context, shard uint64, keys []position, count int) ([]reply, []anchor, error)
+}
+
+// runWoken reads what wake-ups tell of, and each key once in [TailConfig.Verify] without, until the shard has no keys or
+// ctx ends. A read includes the entry at the key's position, so that each one sees a loss.
+func (t *Tail) runWoken(ctx context.Context, s *shard) {
+	var deliveries sync.WaitGroup
+	defer deliveries.Wait()
+	defer t.src.forget(s.id)
+	var keys []position
+	var live []*followed
+	count, backoff := maxReadCount, minBackoff
+	var gap time.Duration
+	sweep := time.NewTimer(jittered(t.cfg.Verify / sweepSteps))
+	defer sweep.Stop()
+	for {
+		var ok bool
+		if keys, live, gap, ok = t.beginWoken(s, keys[:0], live[:0]); !ok {
+			return
+		}
+		if len(keys) == 0 {
+			select {
+			case <-s.signal:
+			case <-sweep.C:
+				t.sweep(s)
+				sweep.Reset(jittered(t.cfg.Verify / sweepSteps))
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		began := time.Now()
+		replies, err := t.readWoken(ctx, s, keys, live, count)
+		t.endWoken(s, live, replies, count, err)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			if !sleep(ctx, jittered(backoff)) {
+				return
+			}
+			backoff = min(2*backoff, maxBackoff)
+			continue
+		}
+		backoff = minBackoff
+		count = adaptCount(count, replies)
+		t.deliver(ctx, s, t.assign(keys, live, replies), &deliveries)
+		if rest := gap - time.Since(began); rest > 0 && !sleep(ctx, rest) {
+			return
+		}
+	}
+}
+
+// pend puts a key into the list of those to be read. Caller holds mu.
+func (s *shard) pend(fk *followed) {
+	if !fk.wakes.pending {
+		fk.wakes.pending = true
+		s.pending = append(s.pending, fk)
+	}
+}
+
+// sweep puts the next part of the keys into the list of those to be read.
+func (t *Tail) sweep(s *shard) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.step++; s.step > sweepSteps {
+		s.step, s.swept = 1, 0
+	}
+	to := len(s.keys) * s.step / sweepSteps
+	var unwoken []*followed
+	for ; s.swept < to; s.swept++ {
+		fk := s.keys[s.swept]
+		if !fk.wakes.owed.IsZero() {
+			unwoken = append(unwoken, fk)
+		}
+		if !fk.wakes.pending {
+			fk.wakes.swept = true
+			s.pend(fk)
+		}
+	}
+	for _, fk := range unwoken { // it may leave the shard
+		t.unwoken(fk)
+	}
+}
+
+// beginWoken lists what is to be read now, and how long the read after it has to wait. It reports false when the shard has
+// ended: it has no keys and is taken out.
+func (t *Tail) beginWoken(s *shard, keys []position, live []*followed) ([]position, []*followed, time.Duration, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(s.keys) == 0 {
+		t.endShard(s)
+		return nil, nil, 0, false
+	}
+	taken := 0
+	for _, fk := range s.pending {
+		if len(keys) == keysPerRead {
+			break
+		}
+		taken++
+		if fk.shard != s || !fk.wakes.pending {
+			continue // it went elsewhere meanwhile
+		}
+		fk.wakes.pending = false
+		if slices.ContainsFunc(fk.followers, func(f *follower) bool { return f.busy }) {
+			fk.wakes.missed = true
+		}
+		f := fk.readFrom()
+		if f == nil {
+			continue
+		}
+		keys = append(keys, position{key: fk.key, after: f.pos, fresh: fk.fresh || fk.bad != nil, sum: f.sum, summed: f.summed})
+		live = append(live, fk)
+		fk.fresh, fk.bad = false, nil
+	}
+	s.pending = slices.Delete(s.pending, 0, taken)
+	gap := min(max(time.Duration(len(s.keys))*time.Microsecond, minWakeGap), maxWakeGap)
+	return keys, live, gap, true
+}
+
+// readWoken reads and verifies.
+func (t *Tail) readWoken(ctx context.Context, s *shard, keys []position, live []*followed, count int) ([]reply, error) {
+	replies, anchors, err := t.src.readAnchored(ctx, s.id, keys, count)
+	if err != nil {
+		return nil, err
+	}
+	which := make([]int, len(keys))
+	for i := range which {
+		which[i] = i
+	}
+	return t.judge(keys, live, replies, which, anchors), nil
+}
+
+// endWoken notes how a read went and what is to be read again. A key that can't be read is left to blocked reads, which
+// try it again every second.
+func (t *Tail) endWoken(s *shard, live []*followed, replies []reply, count int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.err = err; err != nil {
+		for _, fk := range live {
+			fk.fresh = true
+			t.wakeKey(fk)
+		}
+		t.doubt() // what ended this connection may have ended the subscription, too
+		return
+	}
+	now := time.Now()
+	s.lastRead = now
+	for _, r := range replies {
+		fk := live[r.key]
+		switch {
+		case concernsKey(r.err):
+			fk.wakes.held = now.Add(holdTime)
+			if fk.shard == s {
+				t.move(fk, false)
+			}
+		case len(r.messages) >= count:
+			t.wakeKey(fk)
+		case len(r.messages) > 0 && fk.wakes.swept && !fk.wakes.pending:
+			fk.wakes.owed = now
+		}
+	}
+	for _, fk := range live {
+		if !fk.wakes.pending {
+			fk.wakes.swept = false
+		}
+	}
+}
