@@ -12,8 +12,11 @@ export function baseOf(url: string): string {
   return new URL(url, page).href.replace(/[?#].*$/, "").replace(/\/+$/, "");
 }
 
-/** Asks a hub by HTTP. Where it refuses the token, a new one is asked for and shown, once; a body that streams can't be sent again. */
-export async function request(hub: HubAddress, path: string, init: RequestInit, accept = "application/json"): Promise<Response> {
+/**
+ * Asks a hub by HTTP. Where it refuses the token, a new one is asked for and shown, once. A body that streams can't be sent
+ * again: whoever sends one asks again, with anew.
+ */
+export async function request(hub: HubAddress, path: string, init: RequestInit, accept = "application/json", anew = false): Promise<Response> {
   const ask = async (refresh: boolean) => {
     const token = await hub.getToken?.({ refresh });
     const headers: Record<string, string> = { accept };
@@ -22,8 +25,8 @@ export async function request(hub: HubAddress, path: string, init: RequestInit, 
     if (token) headers["authorization"] = "Bearer " + token;
     return fetch(baseOf(hub.url) + path, { ...init, headers, cache: "no-store" });
   };
-  const answer = await ask(false);
-  return answer.status === 401 && hub.getToken && !(init.body instanceof ReadableStream) ? ask(true) : answer;
+  const answer = await ask(anew);
+  return answer.status === 401 && !anew && hub.getToken && !(init.body instanceof ReadableStream) ? ask(true) : answer;
 }
 
 /** A run, as a list of runs has it. */

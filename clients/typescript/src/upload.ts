@@ -40,6 +40,7 @@ export class Upload {
   private acknowledged = 0;
   private ended = false;
   private failure: unknown;
+  private refused = false; // the last token was
   private wakers: (() => void)[] = [];
   private readonly stop = new AbortController();
   private readonly producer = "client-" + Math.random().toString(36).slice(2) + Math.random().toString(36).slice(2);
@@ -101,9 +102,14 @@ export class Upload {
       try {
         await this.post();
         failures = 0;
+        this.refused = false;
         continue;
       } catch (e) {
         error = e instanceof HubError ? e : new HubError("unreachable", String((e as Error)?.cause ?? e));
+      }
+      if (error.status === 401 && this.hub.getToken && !this.refused) {
+        this.refused = true; // it may have ended while the request was open, which is no fault
+        continue;
       }
       if (error.status && !passing(error)) throw error;
       if (this.size > tooMuch) throw new HubError("too_much_waits", "the hub is away, and too much waits for it: " + error.message);
@@ -152,7 +158,7 @@ export class Upload {
     };
     try {
       const init = { method: "POST", body, headers, duplex: "half", signal: this.stop.signal } as RequestInit;
-      const answer = await request(this.hub, `/v1/runs/${encodeURIComponent(this.run)}/events`, init);
+      const answer = await request(this.hub, `/v1/runs/${encodeURIComponent(this.run)}/events`, init, undefined, this.refused);
       if (!answer.ok) throw await refusal(answer);
       this.tell((await answer.json()) as { rejected?: Rejection[] });
     } finally {

@@ -6,7 +6,7 @@ import { AbstractAgent } from "@ag-ui/client";
 import { lastValueFrom, Observable, toArray } from "rxjs";
 import WebSocket from "ws";
 import { HubRunner } from "../dist/copilotkit.js";
-import { agentAt, eventually, Hub, Proxy, sleep, textRun, uid, watch } from "./lib.mjs";
+import { agentAt, asksForTokens, eventually, Hub, Proxy, sleep, textRun, token, uid, watch } from "./lib.mjs";
 
 let hub;
 before(async () => { hub = await new Hub().start(); });
@@ -64,6 +64,27 @@ describe("HubRunner", { concurrency: 8 }, () => {
     assert.deepEqual(await late, ["a question", "abcdef"]);
     assert.deepEqual(tab.messages.map((m) => m.content), ["a question", "abcdef"]);
     assert.equal(await here.isRunning({ threadId: id.threadId }), false);
+  });
+
+  test("a hub that asks for tokens gets them, a newer one too where the first ends while the agent is silent", async (t) => {
+    const guarded = await new Hub().start("--redis", `redis://127.0.0.1:${hub.redisPort}`, ...asksForTokens());
+    t.after(() => guarded.stop());
+    const id = ids(), tokens = [], good = token(3600);
+    const with_ = (getToken) => new HubRunner({ url: guarded.url, WebSocket, getToken });
+    const here = with_(({ refresh }) => { tokens.push(refresh); return tokens.includes(true) ? good : token(3); }), elsewhere = with_(() => good);
+    const agent = new Played(async (say, { threadId, runId }) => {
+      const events = textRun(runId, threadId, [..."abcdef"]);
+      for (const e of events.slice(0, 4)) say(e);
+      await sleep(4_000); // the upload's token ends
+      for (const e of events.slice(4)) say(e);
+    });
+    const events = await all(start(here, id, agent));
+    assert.equal(events.filter((e) => e.delta).map((e) => e.delta).join(""), "abcdef");
+    assert.ok(tokens.includes(true), "no newer token was asked for");
+    assert.deepEqual(await connected(elsewhere, id.threadId), ["a question", "abcdef"]);
+    assert.equal(await elsewhere.isRunning({ threadId: id.threadId }), false);
+    const refused = ids();
+    await assert.rejects(all(start(with_(() => "bad"), refused, new Played(async (say) => textRun(refused.runId, refused.threadId).forEach(say)))), (e) => e.status === 401 || e.status === 4401);
   });
 
   test("who leaves doesn't end the run", async () => {

@@ -1,5 +1,6 @@
 // What the tests share: a hub with its Redis, a proxy that cuts, a publisher, and the official client as the measure.
 import { spawn } from "node:child_process";
+import { createHmac } from "node:crypto";
 import fs from "node:fs";
 import net from "node:net";
 import os from "node:os";
@@ -100,6 +101,21 @@ export class Hub {
     this.hub.kill("SIGKILL");
     this.redis.kill("SIGKILL");
   }
+}
+
+/** The one issuer of a hub that asks for tokens, and a token of its that is good for so many seconds and allows everything. */
+const secret = "a secret of the tests of thirty-two bytes";
+export function asksForTokens() {
+  const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), "aguihub-auth-")), "auth.json");
+  process.on("exit", () => fs.rmSync(path.dirname(file), { recursive: true, force: true }));
+  fs.writeFileSync(file, JSON.stringify({ issuers: [{ iss: "tests", key: secret }] }));
+  return ["--auth-config", file];
+}
+export function token(seconds) {
+  const part = (x) => Buffer.from(JSON.stringify(x)).toString("base64url");
+  const claims = { iss: "tests", sub: "kim", exp: Math.floor(Date.now() / 1000) + seconds, jti: uid(), scope: "attach publish cancel read input", aguihub: { runPrefixes: [""], threadPrefixes: [""] } };
+  const text = `${part({ alg: "HS256", typ: "JWT" })}.${part(claims)}`;
+  return `${text}.${createHmac("sha256", secret).update(text).digest("base64url")}`;
 }
 
 /** Writes events the way any agent may: one XADD each. */
