@@ -81,7 +81,7 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
 
   /** Events that have come and aren't applied yet. */
   get lag(): number {
-    return (this.flight?.link ?? this.watcher?.link)?.waiting ?? 0;
+    return ((this.flight?.link ?? this.watcher?.link)?.waiting ?? 0) + (this.flight?.underWay ?? 0);
   }
 
   /** Connections after the first, of the present or last attach. */

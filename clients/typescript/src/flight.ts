@@ -3,7 +3,7 @@ import { Observable, type Subscriber } from "rxjs";
 import type { Taking } from "./keep.js";
 import type { Link, Step } from "./link.js";
 import { isTerminal, Open } from "./open.js";
-import { nextTask } from "./timing.js";
+import { Slices } from "./timing.js";
 
 /** What a flight needs of its agent. */
 export interface FlightHost {
@@ -17,11 +17,8 @@ export interface FlightHost {
   forget(taking: Taking): void;
 }
 
-/** The most events that are put into the pipeline before they must have been applied. */
-const burst = 64;
-
-/** How long the page waits for its turn at most, in milliseconds. */
-const turn = 8;
+/** The most events that are put into the pipeline before they must have been applied. Long ones take longer: then it is fewer. */
+const mostBurst = 64;
 
 /** How long another run that is active may take to show itself, in milliseconds. */
 const otherRunWait = 5_000;
@@ -43,11 +40,17 @@ export class Flight {
   /** Subscribers of callers who joined. */
   readonly joined: AgentSubscriber[] = [];
   promise: Promise<unknown> | undefined;
+  /** Events that are in the pipeline and may not have been applied. */
+  underWay = 0;
   /** How the next MESSAGES_SNAPSHOT is to be taken; owned by the reducer's side. */
   taking: Taking | undefined;
 
   private settle!: () => void;
   private readonly open = new Open();
+  private readonly slices = new Slices();
+  private burst = mostBurst;
+  /** The place behind the last step of which all is in the pipeline. */
+  private behind: string | undefined;
   private inject: ((e: BaseEvent) => void) | undefined;
   private readonly marks = new Map<BaseEvent, () => void>();
   private closed = false;
@@ -118,25 +121,40 @@ export class Flight {
     this.inject(event);
   }
 
-  private applied(cursor: string | undefined): Promise<void> {
-    return new Promise((resolve) =>
+  /** Waits until all that was put in so far has been applied, and lets the page have its turn. */
+  private async applied(): Promise<void> {
+    const n = this.underWay;
+    const { behind } = this;
+    this.behind = undefined;
+    await new Promise<void>((resolve) =>
       this.mark(() => {
-        this.host.applied(cursor);
+        if (!this.closed) this.host.applied(behind);
         resolve();
       }),
     );
+    this.underWay = 0;
+    if (!this.slices.over) {
+      if (n >= this.burst) this.burst = Math.min(mostBurst, this.burst * 2);
+      return;
+    }
+    this.burst = Math.max(1, n >> 1);
+    await this.slices.next();
   }
 
   private put(sub: Subscriber<BaseEvent>, event: BaseEvent): void {
     this.open.take(event);
+    this.underWay++;
     sub.next(event);
   }
 
   /** Takes steps until the run's end. */
   private async pump(link: Link, sub: Subscriber<BaseEvent>): Promise<void> {
-    let since = Date.now();
     for (;;) {
-      await link.next();
+      if (link.steps.length === 0) {
+        await this.applied();
+        await link.next();
+        this.slices.begin();
+      }
       if (this.closed) return;
       const step = link.steps[0];
       if (!step) {
@@ -146,6 +164,7 @@ export class Flight {
         continue;
       }
       if (step.idle) {
+        await this.applied();
         link.steps.shift();
         if (this.shared) continue;
         return sub.complete();
@@ -154,10 +173,6 @@ export class Flight {
       if (this.closed) return;
       if (step.at >= step.events.length && link.steps[0] === step) link.steps.shift();
       if (ended && (await this.isOver(link, ended))) return this.closed ? undefined : sub.complete();
-      if (Date.now() - since > turn) {
-        await nextTask();
-        since = Date.now();
-      }
     }
   }
 
@@ -167,8 +182,6 @@ export class Flight {
     if (step.at === 0) skipStart = this.enter(link, step, sub);
     let lastStart = step.events.length;
     while (--lastStart >= 0 && step.events[lastStart]!.type !== "RUN_STARTED");
-    let n = 0;
-    let since = Date.now();
     while (step.at < step.events.length) {
       const event = step.events[step.at++]!;
       if (skipStart && event.type === "RUN_STARTED") {
@@ -180,19 +193,14 @@ export class Flight {
       // A terminal event before another start tells of an earlier run, or of one in between.
       const goesOn = step.at <= lastStart && (event.type !== "RUN_ERROR" || this.host.goesOnAfterError);
       if (isTerminal(event) && !goesOn) {
-        await this.applied(step.at < step.events.length ? undefined : step.cursor);
+        if (step.at >= step.events.length) this.behind = step.cursor;
+        await this.applied();
         return event;
       }
-      if (++n % burst === 0) {
-        await this.applied(undefined);
-        if (this.closed) return undefined;
-        if (Date.now() - since > turn) {
-          await nextTask();
-          since = Date.now();
-        }
-      }
+      if (this.underWay >= this.burst) await this.applied();
+      if (this.closed) return undefined;
     }
-    await this.applied(step.cursor);
+    this.behind = step.cursor ?? this.behind;
     return undefined;
   }
 

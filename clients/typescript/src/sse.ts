@@ -1,6 +1,7 @@
 import type { BaseEvent } from "@ag-ui/client";
 import { codeOfStatus } from "./close.js";
 import { refusal } from "./errors.js";
+import { Slices } from "./timing.js";
 import type { Control, Wire, WireSink } from "./wire.js";
 
 /**
@@ -64,6 +65,7 @@ export function openStream(url: string, token: string | undefined, resumes: bool
     bracket(!resumes);
     const reader = answer.body.getReader();
     const decoder = new TextDecoder();
+    const slices = new Slices();
     let rest: string[] = [];
     for (;;) {
       const { done, value } = await reader.read();
@@ -75,7 +77,11 @@ export function openStream(url: string, token: string | undefined, resumes: bool
       if (!text.includes("\n")) continue; // amid a large event: looked at once, not with each piece
       const blocks = rest.join("").split("\n\n");
       rest = [blocks.pop() ?? ""];
-      for (const b of blocks) if (!over) block(b);
+      slices.begin();
+      for (const b of blocks) {
+        if (!over) block(b);
+        if (slices.over) await slices.next();
+      }
     }
     end(terminal ? 1000 : 1006, "the stream ended");
   };

@@ -28,17 +28,44 @@ export function backoff(timing: Timing, n: number): number {
   return Math.random() * Math.min(timing.most, timing.first * 2 ** Math.min(n, 20));
 }
 
+/** How long the page waits for its turn at most, in milliseconds. */
+const turn = 8;
+
+let channel: MessageChannel | undefined;
+const turns: (() => void)[] = [];
+
 /** Resolves in a later task, so that a page gets to draw between batches of events. Timers would be throttled in the background. */
-export function nextTask(): Promise<void> {
+function nextTask(): Promise<void> {
   return new Promise((resolve) => {
     const immediate = (globalThis as { setImmediate?: (f: () => void) => unknown }).setImmediate;
     if (immediate) return void immediate(resolve);
     if (typeof MessageChannel === "undefined") return void setTimeout(resolve, 0);
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(0);
+    if (!channel) {
+      channel = new MessageChannel(); // one for all: they cost
+      channel.port1.onmessage = () => turns.shift()?.();
+    }
+    turns.push(resolve);
+    channel.port2.postMessage(0);
   });
+}
+
+/** Work that is done in slices, between which the page gets its turn. */
+export class Slices {
+  private since = Date.now();
+
+  /** Whether the slice has been long enough. */
+  get over(): boolean {
+    return Date.now() - this.since > turn;
+  }
+
+  /** Begins one: what was before was somebody else's. */
+  begin(): void {
+    this.since = Date.now();
+  }
+
+  /** Gives the page its turn. */
+  async next(): Promise<void> {
+    await nextTask();
+    this.begin();
+  }
 }

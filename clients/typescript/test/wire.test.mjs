@@ -32,6 +32,23 @@ test("a bracket that is cut before live is as if it had never come", async (t) =
   assert.ok(!hub.seen[1].url.includes("after="));
 });
 
+test("a message of thousands of lines is read and applied in slices, in order, and the cursor is never ahead", async (t) => {
+  const n = 4_000;
+  const delta = (i) => line({ id: `${10 + i}-0.x`, event: { type: "TEXT_MESSAGE_CONTENT", messageId: events[1].messageId, delta: `[${i}]` } });
+  const burst = Array.from({ length: n }, (_, i) => delta(i)).join("\n");
+  const hub = await scripted(t, (ws) => { ws.send(bracket(2, "2-0.x")); ws.send(burst); ws.close(1001); }, (ws) => { ws.send([line({ control: "attached", run: "r" }), line({ control: "catchup", from: "x", mode: "events" }), ...events.slice(3).map((event) => line({ event, id: "9999-0.x" })), line({ control: "live", id: "9999-0.x" })].join("\n")); ws.close(1000); });
+  let seen = 0, turns = 0, most = 0, last = 0, going = true;
+  const turn = () => { turns++; most = Math.max(most, seen - last); last = seen; if (going) setImmediate(turn); };
+  const agent = agentAt(hub.url, { runId: "r", threadId: "t", onCursor: (c) => { const at = parseInt(c, 10) - 9; if (at > 0 && at <= n) assert.ok(at <= seen, `${at} of ${seen}`); } });
+  agent.subscribe({ onEvent: ({ event }) => { if (event.type === "TEXT_MESSAGE_CONTENT") seen++; } });
+  setImmediate(turn);
+  await agent.connectAgent();
+  going = false;
+  assert.equal(agent.messages[0].content, Array.from({ length: n }, (_, i) => `[${i}]`).join(""));
+  assert.equal(new URL(hub.seen[1].url, hub.url).searchParams.get("after"), `${n + 9}-0.x`); // all that had come before the close counts
+  assert.ok(turns > 10 && most < n / 4, `${turns} turns, ${most} events in one`);
+});
+
 test("a connection goes on where the last one ended, with the default catch-up", async (t) => {
   const hub = await scripted(t, (ws) => { ws.send(bracket(2, "2-0.x"), () => ws.terminate()); }, (ws) => { ws.send([line({ control: "attached", run: "r" }), line({ control: "catchup", from: "2-0.x", mode: "events" }), rest(2), line({ control: "live", id: "5-0.x" })].join("\n")); ws.close(1000); });
   const agent = agentAt(hub.url, { runId: "r", threadId: "t" });
