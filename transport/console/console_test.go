@@ -2,7 +2,9 @@ package console_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -51,6 +53,41 @@ func TestPage(t *testing.T) {
 			}
 			if w := get(http.MethodGet, path, "If-None-Match", `"other"`); w.Code != http.StatusOK {
 				t.Errorf("%s: %d for another file", path, w.Code)
+			}
+		}
+	})
+	t.Run("a file is compressed to whom that suits, and is the same", func(t *testing.T) {
+		for path := range pages {
+			plain := get(http.MethodGet, path)
+			w := get(http.MethodGet, path, "Accept-Encoding", "br, gzip;q=0.8")
+			r, err := gzip.NewReader(w.Body)
+			if err != nil || w.Header().Get("Content-Encoding") != "gzip" || w.Header().Get("Vary") != "Accept-Encoding" || w.Header().Get("ETag") == plain.Header().Get("ETag") {
+				t.Fatal(path, err, w.Header())
+			}
+			size := w.Body.Len()
+			if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, plain.Body.Bytes()) {
+				t.Errorf("%s: %v, %d bytes", path, err, len(got))
+			}
+			if path == "/console.js" && (size < 10_000 || size > plain.Body.Len()/2) {
+				t.Errorf("%s: %d bytes of %d", path, size, plain.Body.Len())
+			}
+			if w := get(http.MethodGet, path, "Accept-Encoding", "br, gzip;q=0.0"); w.Header().Get("Content-Encoding") != "" || !bytes.Equal(w.Body.Bytes(), plain.Body.Bytes()) {
+				t.Errorf("%s: compressed to whom that doesn't suit", path)
+			}
+		}
+	})
+	t.Run("what the page loads is kept for good, by its version only", func(t *testing.T) {
+		page := get(http.MethodGet, "/")
+		if got := page.Header().Get("Cache-Control"); got != "no-cache" {
+			t.Errorf("the page: %s", got)
+		}
+		for _, name := range []string{"console.js", "console.css"} {
+			m := regexp.MustCompile(regexp.QuoteMeta(name) + `\?v=[\w-]+`).FindString(page.Body.String())
+			if got := get(http.MethodGet, "/"+m).Header().Get("Cache-Control"); m == "" || !strings.Contains(got, "immutable") {
+				t.Errorf("%s: %s", m, got)
+			}
+			if got := get(http.MethodGet, "/"+name+"?v=other").Header().Get("Cache-Control"); got != "no-cache" {
+				t.Errorf("another version of %s: %s", name, got)
 			}
 		}
 	})

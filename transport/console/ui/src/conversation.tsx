@@ -1,18 +1,26 @@
-import type { Message } from "@ag-ui/client";
+import type { Message, ResumeEntry } from "@ag-ui/client";
 import { Component, createRef } from "preact";
 import { soon } from "./draw";
+import { Interrupts } from "./interrupts";
 import { type Item, MessageView } from "./message";
 import type { Session } from "./session";
 import { VirtualList } from "./virtual";
 
+interface ConversationProps {
+  session: Session;
+  /** Who gets answers to interrupts; undefined where the hub knows no agent. */
+  agent: string | undefined;
+  onAnswer(resume: ResumeEntry[]): Promise<void>;
+}
+
 /** The messages of the attach, as a conversation: results of tools stand with their calls. */
-export class Conversation extends Component<{ session: Session }> {
+export class Conversation extends Component<ConversationProps> {
   private readonly list = createRef<VirtualList<Item>>();
   private source: readonly Message[] | undefined;
   private opened = "";
   private items: Item[] = [];
 
-  override render({ session }: { session: Session }) {
+  override render({ session, agent, onAnswer }: ConversationProps) {
     const opened = [...session.open].join("\n");
     if (this.source !== session.messages || this.opened !== opened) {
       this.items = itemsOf(session.messages, session.open);
@@ -31,7 +39,7 @@ export class Conversation extends Component<{ session: Session }> {
           keyOf={(i) => i.key}
           row={(i) => <MessageView item={i} folds={session.folds} />}
           estimate={90}
-          footer={<Foot session={session} />}
+          footer={<Foot session={session} agent={agent} onAnswer={onAnswer} />}
         />
         {away && <button class="to-end" onClick={() => { this.list.current?.toEnd(); soon(); }}>To the newest ↓</button>}
       </div>
@@ -40,14 +48,18 @@ export class Conversation extends Component<{ session: Session }> {
 }
 
 /** What the run is at, below the messages. */
-function Foot({ session }: { session: Session }) {
+function Foot({ session, agent, onAnswer }: ConversationProps) {
   const { run } = session;
-  const interrupts = session.agent.pendingInterrupts;
+  const interrupts = session.running ? [] : session.agent.pendingInterrupts;
+  const thread = session.target.kind === "thread";
   return (
     <div class="foot">
-      {!run && session.messages.length === 0 && !session.failure && <p class="hint">Nothing here yet. The page waits for {session.target.kind === "run" ? "the run" : "a run of the thread"} to be published.</p>}
+      {!run && session.messages.length === 0 && !session.failure && <p class="hint">Nothing here yet. The page waits for {session.target.kind === "run" ? "the run" : "a run of the thread"} to be published{session.target.kind === "run" && " under this very id"}.</p>}
       {run?.state === "error" && <div class="failed" role="alert"><b>The run failed.</b> {run.error.slice(0, 2_000)}</div>}
-      {interrupts.map((i) => <div key={i.id} class="interrupt"><b>Waits for an answer.</b> {i.message ?? i.reason}</div>)}
+      {interrupts.length > 0 && (
+        <Interrupts key={interrupts.map((i) => i.id).join("\n")} interrupts={interrupts} agent={thread ? agent : undefined} onAnswer={onAnswer}
+          hint={!agent ? "To answer from here, start the hub with --agent name=URL." : thread ? `The agent ${agent} gets the answer.` : "Open the thread to answer."} />
+      )}
       {run && (
         <div class="dim" id="run-line">
           <span class={"state " + run.state}>{run.state}</span> {run.id}

@@ -21,6 +21,7 @@ export interface Actions {
 /** What the connection is at, in words; how it is, for its colour. */
 function connection(session: Session, offline: boolean): [words: string, is: "good" | "wait" | "bad" | "idle"] {
   const { status, failure, run } = session;
+  const unknown = status.error?.code !== "unknown_run" ? "" : run ? "the run is there no more; waiting" : "no such run yet; waiting";
   if (failure) return [failure.message, "bad"];
   if (session.over) return ["ended", "idle"];
   switch (status.state) {
@@ -29,10 +30,11 @@ function connection(session: Session, offline: boolean): [words: string, is: "go
     case "offline":
       return [offline ? "offline, as you asked" : "the browser is offline", "bad"];
     case "waiting":
-      return status.error?.code === "unknown_run" ? ["unknown run: waiting for it", "wait"] : ["connection lost, coming back", "bad"];
+      return unknown ? [unknown, "wait"] : ["connection lost, coming back", "bad"];
     case "catching-up":
       return ["catching up", "wait"];
     default:
+      if (unknown) return [unknown, "wait"]; // it asks again
       return session.target.kind === "thread" && status.hub && !run ? ["no run yet: waiting for one", "good"] : [status.reconnects > 0 ? "connecting again" : "connecting", "wait"];
   }
 }

@@ -132,9 +132,9 @@ function RowDetail({ row, onClose }: { row: Row; onClose(): void }) {
   );
 }
 
-/** The time of a row: its entry's, or when a line came that has none. */
+/** The time of a row: its entry's, or when a line came that tells of none, though it may name a place. */
 function clock(row: Row): string {
-  const at = new Date(row.id ? parseInt(row.id, 10) : row.at);
+  const at = new Date(row.id && row.family !== "control" ? parseInt(row.id, 10) : row.at);
   const two = (n: number) => String(n).padStart(2, "0");
   return isNaN(at.getTime()) ? "" : `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
 }

@@ -1,4 +1,5 @@
 import "./strict";
+import type { ResumeEntry } from "@ag-ui/client";
 import { Component, render } from "preact";
 import { Composer } from "./composer";
 import { Conversation } from "./conversation";
@@ -28,6 +29,7 @@ class App extends Component {
   private pane: "list" | "talk" | "inspector" = "talk"; // of narrow screens
   private help = false;
   private agents: readonly string[] = [];
+  private chosen = "";
   private hint: Hint | undefined;
   private giveToken: ((token: string | undefined) => void) | undefined;
   private readonly runs = new Runs(() => this.follow());
@@ -127,13 +129,30 @@ class App extends Component {
   };
 
   /** Says something in the thread that is shown, or in a new one. */
-  private readonly send = async (text: string, agent: string) => {
+  private readonly send = async (text: string) => {
     const s = this.session;
     const thread = s && (s.target.kind === "thread" ? s.target.id : (s.detail?.thread ?? s.run?.thread));
     if (!s || s.target.kind !== "thread" || this.auto) this.go({ kind: "thread", id: this.auto || !thread ? "console-" + crypto.randomUUID().slice(0, 8) : thread });
-    await this.session!.say(text, agent);
+    await this.session!.say(text, this.agent!);
     this.runs.refresh();
   };
+
+  private readonly answer = async (resume: ResumeEntry[]) => {
+    await this.session!.answer(resume, this.agent!);
+    this.runs.refresh();
+  };
+
+  /** The agent that is spoken to; undefined where the hub knows none. */
+  private get agent(): string | undefined {
+    return this.agents.includes(this.chosen) ? this.chosen : this.agents[0];
+  }
+
+  /** Why nothing can be said now. */
+  private get busy(): string {
+    const s = this.auto ? undefined : this.session;
+    if (s?.running) return "A run is active";
+    return s && s.agent.pendingInterrupts.length > 0 ? "Answer first what is asked above" : "";
+  }
 
   private choose(tab: Tab): void {
     this.tab = tab;
@@ -151,8 +170,8 @@ class App extends Component {
         <Sidebar runs={runs} list={runs.list} target={this.target} view={this.list} minute={Math.floor(Date.now() / 10_000)}
           onView={(v) => { this.list = v; soon(); }} onTarget={this.go} />
         <main>
-          {session ? <><Strip session={session} /><Conversation key={session.target.kind + " " + session.target.id} session={session} /></> : <Welcome hint={this.hint} empty={runs.known && runs.list.length === 0} />}
-          {this.agents.length > 0 && <Composer agents={this.agents} running={!this.auto && (session?.running ?? false)} onSend={this.send} />}
+          {session ? <><Strip session={session} /><Conversation key={session.target.kind + " " + session.target.id} session={session} agent={this.agent} onAnswer={this.answer} /></> : <Welcome hint={this.hint} empty={runs.known && runs.list.length === 0} />}
+          {this.agent && <Composer agents={this.agents} agent={this.agent} onAgent={(a) => { this.chosen = a; soon(); }} busy={this.busy} onSend={this.send} />}
         </main>
         {session && <Inspector session={session} tab={this.tab} onTab={(t) => this.choose(t)} runs={runs.list} onRun={(id) => this.go({ kind: "run", id })} />}
         <div class="notice" role="status" aria-live="polite">{notice}</div>

@@ -1,6 +1,7 @@
-import type { AgentSubscriber, BaseEvent, Message } from "@ag-ui/client";
+import type { AgentSubscriber, BaseEvent, Message, ResumeEntry } from "@ag-ui/client";
 import { type ConnectionStatus, HubAgent, HubError, type Line, type Watch } from "@aguihub/client";
 import { later, soon } from "./draw";
+import { grow } from "./grow";
 import { base, type Detail, get, tokens } from "./hub";
 import { Timeline } from "./timeline";
 
@@ -152,9 +153,13 @@ export class Session {
   // ---- what is open, as the client's pipeline tells it
 
   private readonly subscriber: AgentSubscriber = {
-    onEvent: ({ event }) => {
+    onEvent: ({ event, messages }) => {
       this.take(event);
       later();
+      const grown = grow(event, messages, this.agent.messages);
+      if (!grown) return undefined;
+      this.agent.messages = grown;
+      return { stopPropagation: true };
     },
     onStateChanged: later,
     onMessagesChanged: later,
@@ -215,6 +220,12 @@ export class Session {
   /** Asks the hub to end the run, for everybody. */
   async cancel(): Promise<void> {
     await this.agent.cancelRun("from the console");
+  }
+
+  /** Answers the thread's interrupts, all of them, by a run of an agent of the hub. */
+  async answer(resume: ResumeEntry[], agent: string): Promise<void> {
+    this.agent.options.agent = agent;
+    await this.agent.runAgent({ resume });
   }
 
   /** Says something to an agent of the hub, in this thread. */

@@ -11,6 +11,8 @@ export interface Row {
   family: Family;
   type: string;
   json: string;
+  /** Its summary, once it has been seen. */
+  brief?: string;
 }
 
 export const families = ["run", "text", "tool", "reasoning", "state", "activity", "other", "control", "withheld"] as const;
@@ -115,6 +117,10 @@ const mostBrief = 2_000;
 
 /** What a row says in one line. */
 export function brief(row: Row): string {
+  return (row.brief ??= summary(row));
+}
+
+function summary(row: Row): string {
   if (row.json.length > mostBrief) return row.json.slice(0, 200);
   const { type, control, ...rest } = JSON.parse(row.json) as Record<string, unknown>;
   if (typeof rest["delta"] === "string") return JSON.stringify(rest["delta"]);

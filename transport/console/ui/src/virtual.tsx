@@ -46,12 +46,12 @@ export class VirtualList<T> extends Component<VirtualProps<T>> {
       count: props.items.length,
       getScrollElement: () => this.box.current,
       estimateSize: () => props.estimate,
-      getItemKey: (i: number) => props.keyOf(props.items[i]!),
+      getItemKey: this.keyAt,
       overscan: 6,
       scrollToFn: elementScroll,
       observeElementRect,
       observeElementOffset,
-      onChange: soon,
+      onChange: this.moved,
     };
   }
 
@@ -110,12 +110,36 @@ export class VirtualList<T> extends Component<VirtualProps<T>> {
     this.list.scrollToOffset(0);
   };
 
+  // The same for the same list: with a new one all of it would be laid out anew.
+  private keyAt = (i: number) => this.props.keyOf(this.props.items[i]!);
+  private of: readonly T[] | undefined;
+
+  /** What the last picture shows. */
+  private drawn = "";
+
+  private get place(): string {
+    const { range } = this.list;
+    return `${range?.startIndex} ${range?.endIndex} ${this.list.getTotalSize()}`;
+  }
+
+  // The list tells of each move, and twice of its beginning and end; of ours too.
+  private readonly moved = () => {
+    if (this.place !== this.drawn) soon();
+  };
+
   // One for all rows: a new one at each picture would measure all of them each time.
   private readonly measure = (el: HTMLDivElement | null) => this.list.measureElement(el);
 
   override render(props: VirtualProps<T>) {
+    if (this.of !== props.items) {
+      this.of = props.items;
+      this.keyAt = (i) => this.props.keyOf(this.props.items[i]!);
+    }
     this.list.setOptions(this.options(props));
+    // Where it is about to stand, so that one picture is enough.
+    if (this.following && this.list.scrollOffset !== null) this.list.scrollOffset = this.list.getTotalSize();
     const seen = this.list.getVirtualItems().filter((v) => v.index < props.items.length);
+    this.drawn = this.place;
     return (
       <div class={"list " + props.class} ref={this.box} role={props.role} aria-label={props.label} aria-activedescendant={props.active} tabIndex={0} onScroll={this.scrolled} onKeyDown={this.keys}>
         <div class="list-space" style={{ height: this.list.getTotalSize() + "px" }}>

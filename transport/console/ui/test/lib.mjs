@@ -58,23 +58,24 @@ export class Hub {
   }
 }
 
-/** An agent that writes word by word what it was told, until it is told to go on no more. */
+/** An agent that writes word by word what it was told, until it is told to go on no more; told to ask, it asks, and says what it was answered. */
 export function agent(pause = 20) {
   const server = http.createServer(async (req, res) => {
     let body = "";
     for await (const part of req) body += part;
-    const { threadId, runId, messages } = JSON.parse(body);
+    const { threadId, runId, messages, resume } = JSON.parse(body);
     res.writeHead(200, { "content-type": "text/event-stream" });
     const send = (e) => res.write(`data: ${JSON.stringify(e)}\n\n`);
     send({ type: "RUN_STARTED", threadId, runId });
     send({ type: "TEXT_MESSAGE_START", messageId: "a-" + runId, role: "assistant" });
-    const said = messages.at(-1).content;
+    const said = resume ? JSON.stringify(resume) : messages.at(-1).content;
     for (let i = 0; !res.destroyed && (said === "go on" || i < 5); i++) {
       send({ type: "TEXT_MESSAGE_CONTENT", messageId: "a-" + runId, delta: i === 0 ? `You said: ${said}. ` : `word${i} ` });
       await sleep(pause);
     }
     send({ type: "TEXT_MESSAGE_END", messageId: "a-" + runId });
-    send({ type: "RUN_FINISHED", threadId, runId });
+    const asks = said === "ask" ? [{ id: "one", reason: "approval", message: "Shall I?" }] : said === "ask twice" ? [{ id: "one", reason: "approval", message: "Shall I?" }, { id: "two", reason: "input", message: "To whom?", responseSchema: { type: "string" } }] : undefined;
+    send({ type: "RUN_FINISHED", threadId, runId, ...(asks && { outcome: { type: "interrupt", interrupts: asks } }) });
     res.end();
   });
   return new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve({
