@@ -55,7 +55,7 @@ async function until(test, ms, what) {
   for (const end = Date.now() + ms; Date.now() < end; await sleep(20)) if (await test()) return;
   throw new Error(`${what} took longer than ${ms} ms`);
 }
-export const eventually = (test, what = "it", ms = 5000) => until(test, ms, what);
+export const eventually = (test, what = "it", ms = 20_000) => until(test, ms, what);
 
 const reachable = (port) =>
   new Promise((resolve) => {

@@ -101,7 +101,7 @@ class TimelineView extends Component<{ session: Session }> {
           onKeyDown={this.keys} active={chosen && "row-" + chosen.n}
           row={(r) => (
             <div id={"row-" + r.n} class={`row ${r.family}${r === chosen ? " chosen" : ""}`} role="option" aria-selected={r === chosen} onClick={() => this.choose(r === chosen ? undefined : r)}>
-              <span class="when">{clock(r)}</span>
+              <span class="when">{clock(r.at)}</span>
               <span class="type">{r.type}</span>
               <span class="brief">{brief(r)}</span>
             </div>
@@ -123,7 +123,7 @@ function RowDetail({ row, onClose }: { row: Row; onClose(): void }) {
     <section class="detail" aria-label="The chosen event">
       <header>
         <b>{row.type}</b>
-        <span class="dim mono">{row.id ? row.id.split(".")[0] : row.family === "control" ? "control line" : "restated"}</span>
+        <span class="dim mono">{row.id ? `${row.id.split(".")[0]}, of ${clock(parseInt(row.id, 10))}, here ${clock(row.at)}` : row.family === "control" ? "control line" : "restated"}</span>
         <button onClick={() => copy(row.json)}>Copy</button>
         <button onClick={onClose} aria-label="Close">✕</button>
       </header>
@@ -132,9 +132,8 @@ function RowDetail({ row, onClose }: { row: Row; onClose(): void }) {
   );
 }
 
-/** The time of a row: its entry's, or when a line came that tells of none, though it may name a place. */
-function clock(row: Row): string {
-  const at = new Date(row.id && row.family !== "control" ? parseInt(row.id, 10) : row.at);
+function clock(ms: number): string {
+  const at = new Date(ms);
   const two = (n: number) => String(n).padStart(2, "0");
   return isNaN(at.getTime()) ? "" : `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
 }

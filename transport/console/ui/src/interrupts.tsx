@@ -74,7 +74,7 @@ export class Interrupts extends Component<InterruptsProps> {
           )}
           {!expired && (
             <form onSubmit={answer as never}>
-              <input aria-label="Answer, as text or JSON" placeholder={i.responseSchema && i.responseSchema["type"] !== "string" ? "or an answer as JSON" : "or an answer in words, or as JSON"} autocomplete="off"
+              <input aria-label="Answer, as text or JSON" placeholder={(decision ? "or " : "") + "an answer in words, or as JSON"} autocomplete="off"
                 onInput={(e) => this.texts.set(i.id, e.currentTarget.value)} />
               <button aria-pressed={given?.status === "resolved" && !(decision && (said(decision(true)) || said(decision(false))))}>Answer</button>
             </form>

@@ -34,8 +34,8 @@ export class Sidebar extends Component<SidebarProps> {
       field.value = "";
     };
     const items = view === "runs"
-      ? runs.list.map((r) => ({ id: r.run, state: r.state, small: [r.thread, count(r.entries, "entry", "entries"), ago(r.startedAtMs)] }))
-      : runs.threads.map((t) => ({ id: t.thread, state: t.newest.state, small: [count(t.runs, "run", "runs"), ago(t.newest.startedAtMs)] }));
+      ? runs.list.map((r) => ({ id: r.run, state: r.state, small: [ago(r.startedAtMs), count(r.entries, "entry", "entries"), r.thread] }))
+      : runs.threads.map((t) => ({ id: t.thread, state: t.newest.state, small: [ago(t.newest.startedAtMs), count(t.runs, "run", "runs")] }));
     const kind = view === "runs" ? "run" : "thread";
     return (
       <nav class="sidebar" aria-label="Runs and threads">
@@ -51,10 +51,10 @@ export class Sidebar extends Component<SidebarProps> {
         <ul class="targets">
           {items.map((i) => (
             <li key={i.id}>
-              <a href={`?${kind}=${encodeURIComponent(i.id)}`} aria-current={target?.kind === kind && target.id === i.id ? "true" : undefined}
+              <a title={i.id} href={`?${kind}=${encodeURIComponent(i.id)}`} aria-current={target?.kind === kind && target.id === i.id ? "true" : undefined}
                 onClick={(e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); onTarget({ kind, id: i.id }); }}>
-                <span class="line"><span class="name">{i.id}</span><span class={"state " + i.state}>{i.state.replace("_", " ")}</span></span>
-                <small>{i.small.filter(Boolean).join(" · ")}</small>
+                <span class="name">{i.id}</span>
+                <small><span class={"state " + i.state}>{i.state.replace("_", " ")}</span> · {i.small.filter(Boolean).join(" · ")}</small>
               </a>
             </li>
           ))}
