@@ -166,7 +166,8 @@ test("interrupts are answered: the only one at once, several together, and a mes
   await page.reload(); // the question is the thread's, not the page's
   await page.getByRole("button", { name: "Approve" }).click();
   await see(page, '[{"interruptId":"one","status":"resolved","payload":{"approved":true}}]');
-  await page.locator(".interrupt").waitFor({ state: "detached" });
+  await page.locator("#run-line", { hasText: "finished" }).waitFor();
+  assert.equal(await page.locator(".interrupt").count(), 0);
   await page.locator("#compose").fill("ask twice");
   await page.keyboard.press("Enter");
   await see(page, "To whom?", ".interrupt");
@@ -178,6 +179,7 @@ test("interrupts are answered: the only one at once, several together, and a mes
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Send the answers" }).click();
   await see(page, '[{"interruptId":"one","status":"resolved","payload":{"approved":false}},{"interruptId":"two","status":"resolved","payload":"42"}]');
+  await page.locator("#run-line", { hasText: "finished" }).waitFor();
   await page.locator("#compose").fill("ask");
   await page.keyboard.press("Enter");
   await page.locator(".interrupt").getByRole("button", { name: "Cancel" }).click();
