@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import WebSocket from "ws";
-import { eventually, freePort, Hub, inputOf, uid } from "../lib.mjs";
+import { asksForTokens, eventually, freePort, Hub, inputOf, textRun, token, uid } from "../lib.mjs";
 import { browser, picture } from "../browser/lib.mjs";
 import { examples, prepare, serve, typecheck } from "./lib.mjs";
 
@@ -40,6 +40,31 @@ test("hubHistory() is a ThreadHistoryAdapter to the compiler", () => {
     const history: ThreadHistoryAdapter = hubHistory(agent);
     export const use = () => useAgUiRuntime({ agent, adapters: { history } });
   `), "");
+});
+
+test("hubHistory() loads and resumes where tokens are asked for, with a newer one where the first has ended", async (t) => {
+  const guarded = await new Hub().start("--redis", `redis://127.0.0.1:${hub.redisPort}`, ...asksForTokens());
+  t.after(() => guarded.stop());
+  const from = (file) => import(path.join(dir, "node_modules/@aguihub/client/dist", file));
+  const [{ HubAgent }, { hubHistory }] = await Promise.all([from("index.js"), from("assistant-ui.js")]);
+  const run = `r-${uid()}`, thread = `t-${uid()}`, events = textRun(run, thread, [..."abcdef"]);
+  for (const [i, e] of events.slice(0, 5).entries()) await hub.pub.add(run, e, i === 0 ? inputOf({ run, thread }, [{ id: "u", role: "user", content: "asked" }]) : undefined);
+  await hub.pub.announce(run, thread);
+  const asked = [], of = (getToken) => hubHistory(new HubAgent({ url: guarded.url, threadId: thread, WebSocket, getToken }));
+  const history = of(({ refresh }) => { asked.push(refresh); return token(refresh ? 3600 : -3600); });
+  const texts = (content) => content.filter((c) => c.type === "text").map((c) => c.text).join("");
+  const loaded = await history.load();
+  assert.deepEqual(loaded.messages.map((m) => texts(m.message.content)), ["asked"]);
+  assert.equal(loaded.unstable_resume, true);
+  let said = "";
+  for await (const { content } of history.resume({ abortSignal: new AbortController().signal })) {
+    if (content) said = texts(content);
+    if (said === "abc") for (const e of events.slice(5)) await hub.pub.add(run, e);
+  }
+  assert.equal(said, "abcdef");
+  assert.deepEqual(asked.slice(0, 2), [false, true]);
+  assert.deepEqual((await of(() => token(3600)).load()).messages.map((m) => texts(m.message.content)), ["asked", "abcdef"]);
+  await assert.rejects(of(() => "bad").load(), (e) => e.status === 401);
 });
 
 test("a chat survives a reload in mid-answer, and what is asked next doesn't tell the answer twice", async (t) => {
