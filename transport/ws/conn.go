@@ -115,7 +115,8 @@ func (c *conn) sendAway() {
 // isAt notes which run the attach is at, for the reader.
 func (c *conn) isAt(run stream.RunID) {
 	if at := c.run.Load(); run != "" && (at == nil || *at != run) {
-		c.run.Store(&run)
+		kept := run // or else each call would put its argument on the heap
+		c.run.Store(&kept)
 	}
 }
 
