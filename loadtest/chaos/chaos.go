@@ -195,7 +195,9 @@ func (w *world) open(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		h := &hub{binary: w.config.Binary, log: log, args: []string{"--redis=" + w.redis.url(), "--queue-bytes=32KiB", "--max-run-entries=2000"}}
+		h := &hub{binary: w.config.Binary, log: log, args: []string{
+			"--redis=" + w.redis.url(), "--queue-bytes=32KiB", "--max-run-entries=2000", "--tail=" + [...]string{"auto", "wake"}[i%2],
+		}}
 		w.hubs = append(w.hubs, h)
 		if err := h.start(ctx); err != nil {
 			return err

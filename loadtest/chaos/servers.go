@@ -56,7 +56,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "redis-server", append([]string{
 		"--port", s.port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "no",
-		"--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0", "--loglevel", "warning",
+		"--maxmemory-policy", "noeviction", "--notify-keyspace-events", "Kt", "--repl-diskless-sync-delay", "0", "--loglevel", "warning",
 	}, s.extra...)...)
 	if err := cmd.Start(); err != nil {
 		return err
