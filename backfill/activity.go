@@ -79,14 +79,18 @@ func (s *Service) atHead(ctx context.Context, run stream.RunID, see func(m *mach
 	})
 }
 
-// Over says whether a run has an end, as of the newest entry that there is now.
-func (s *Service) Over(ctx context.Context, run stream.RunID) (bool, error) {
-	over := false
-	err := s.atHead(ctx, run, func(m *machine) { over = m.run.Ended() })
-	if errors.Is(err, ErrUnknownRun) {
-		return false, nil
+// Look says whether a run is known, by an entry or by who has claimed it, as Cancel needs it, and whether it has an end, as of
+// the newest entry that there is now.
+func (s *Service) Look(ctx context.Context, run stream.RunID) (known, over bool, err error) {
+	err = s.atHead(ctx, run, func(m *machine) { over = m.run.Ended() })
+	if !errors.Is(err, ErrUnknownRun) {
+		return err == nil, over, err
 	}
-	return over, err
+	leases, err := s.log.Leases(ctx, run)
+	if err != nil {
+		return false, false, err
+	}
+	return leases[0].Known, false, nil
 }
 
 // ended says whether a state is one that a run stays in.

@@ -44,8 +44,9 @@ type Claims interface {
 	Keep(ctx context.Context, thread string, h Holder) (bool, error)
 	// Let lets go of a claim.
 	Let(ctx context.Context, thread string, h Holder) error
-	// Over says whether a run has ended.
-	Over(ctx context.Context, run string) (bool, error)
+	// Look says whether the log knows of a run, by an entry or by who has claimed it, so that it can be cancelled, and whether
+	// the run has ended.
+	Look(ctx context.Context, run string) (known, over bool, err error)
 }
 
 // Holder is who has claimed a thread. The zero value is nobody.
@@ -185,6 +186,7 @@ type Run struct {
 	// static
 	thread string
 	holder Holder
+	opened chan struct{} // closed when the run is claimed in the log: whoever hears of it can cancel it; never where that fails
 	begun  chan struct{} // closed when the log holds something of the run, or it is done
 	ended  chan struct{} // closed when the log holds its end, or nothing more will come
 	done   chan struct{} // closed when the bridge is done with it

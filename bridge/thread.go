@@ -28,6 +28,7 @@ func (b *Bridge) admit(ctx context.Context, rq Request, rc publish.RunConfig, as
 			b.mu.Lock()
 			r.writer = writer
 			b.mu.Unlock()
+			close(r.opened)
 			return r, nil
 		}
 		b.forget(r)
@@ -35,12 +36,14 @@ func (b *Bridge) admit(ctx context.Context, rq Request, rc publish.RunConfig, as
 	return nil, err
 }
 
-// claim makes a run the one of its thread in this process. wait bounds how long one that is superseded may take.
+// claim makes a run the one of its thread in this process. wait bounds how long one that is superseded, or about to be opened,
+// may take.
 func (b *Bridge) claim(wait context.Context, asked agui.Input, supersede bool) (*Run, error) {
 	for {
 		b.mu.Lock()
 		before := b.claims[asked.ThreadID]
-		busy := before != nil && (before.writer == nil || !before.writer.Ended())
+		opening := before != nil && before.writer == nil
+		busy := opening || before != nil && !before.writer.Ended()
 		switch {
 		case b.closed:
 			b.mu.Unlock()
@@ -58,16 +61,32 @@ func (b *Bridge) claim(wait context.Context, asked agui.Input, supersede bool) (
 		switch {
 		case before.holder.Run == asked.RunID:
 			return nil, publish.ErrExists
-		case !supersede:
+		case supersede:
+			before.cancel(errSuperseded)
+		case !opening:
 			return nil, &BusyError{Run: before.holder.Run}
 		}
-		before.cancel(errSuperseded)
-		select {
-		case <-before.ended:
-		case <-wait.Done():
+		if !before.settled(wait, supersede) {
 			return nil, &BusyError{Run: before.holder.Run}
 		}
 	}
+}
+
+// settled waits until the run has ended or been refused or, where that isn't what is asked for, until it is open; false where
+// wait ends before. A caller who is told of a run that is in the way shall be able to cancel it, at any hub, and one that is
+// refused itself is in nobody's way.
+func (r *Run) settled(wait context.Context, toTheEnd bool) bool {
+	opened := r.opened
+	if toTheEnd {
+		opened = nil
+	}
+	select {
+	case <-r.ended:
+	case <-opened:
+	case <-wait.Done():
+		return false
+	}
+	return true
 }
 
 // newRun returns a run whose context ends with the bridge. Caller holds mu.
@@ -75,7 +94,7 @@ func (b *Bridge) newRun(asked agui.Input) *Run {
 	ctx, cancel := b.child()
 	return &Run{
 		thread: asked.ThreadID, holder: Holder{Token: rand.Text(), Run: asked.RunID},
-		begun: make(chan struct{}), ended: make(chan struct{}), done: make(chan struct{}),
+		opened: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{}), done: make(chan struct{}),
 		ctx: func() context.Context { return ctx }, cancel: cancel,
 	}
 }
@@ -131,9 +150,18 @@ func (b *Bridge) open(ctx, wait context.Context, r *Run, rq Request, rc publish.
 // supersedePause is how long it is waited for a holder that can't be seen to end, before the thread is claimed again.
 const supersedePause = 200 * time.Millisecond
 
+// A holder claims its run right after the thread. Until then nobody can cancel the run, so that nobody is told of it;
+// openingWait is for how long it is waited for one that may be lost, openingPause between two looks.
+const (
+	openingWait  = time.Second
+	openingPause = 5 * time.Millisecond
+)
+
 // claimShared claims the thread for a run at all hubs. It returns a time before that, which the claim outlasts by its whole time.
 func (b *Bridge) claimShared(ctx, wait context.Context, r *Run, supersede bool) (claimed time.Time, err error) {
 	var over Holder
+	opening, cancel := context.WithTimeout(wait, openingWait)
+	defer cancel()
 	for {
 		claimed = time.Now()
 		held, err := b.shared.Claim(ctx, r.thread, r.holder, over)
@@ -143,7 +171,7 @@ func (b *Bridge) claimShared(ctx, wait context.Context, r *Run, supersede bool) 
 		if held == (Holder{}) {
 			return claimed, nil
 		}
-		ended, err := b.shared.Over(ctx, held.Run)
+		known, ended, err := b.shared.Look(ctx, held.Run)
 		switch {
 		case err != nil:
 			return claimed, fmt.Errorf("run that holds the thread: %w", err)
@@ -152,6 +180,8 @@ func (b *Bridge) claimShared(ctx, wait context.Context, r *Run, supersede bool) 
 			continue
 		case held.Run == r.holder.Run:
 			return claimed, publish.ErrExists
+		case !known && pause(opening, openingPause):
+			continue
 		case !supersede || wait.Err() != nil:
 			return claimed, &BusyError{Run: held.Run}
 		}
@@ -161,18 +191,30 @@ func (b *Bridge) claimShared(ctx, wait context.Context, r *Run, supersede bool) 
 	}
 }
 
+// pause waits for d; false where ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // supersedeHolder asks the run that holds the thread to end, and waits for that for a moment: it may not have begun, or be lost.
 func (b *Bridge) supersedeHolder(ctx, wait context.Context, run string) error {
 	if err := b.threads.Cancel(ctx, run, "superseded"); err != nil {
 		return fmt.Errorf("cancel run: %w", err)
 	}
-	pause, cancel := context.WithTimeout(wait, supersedePause)
+	moment, cancel := context.WithTimeout(wait, supersedePause)
 	defer cancel()
-	err := b.threads.Wait(pause, run)
+	err := b.threads.Wait(moment, run)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case err != nil && pause.Err() == nil:
+	case err != nil && moment.Err() == nil:
 		return fmt.Errorf("wait for the end of a run: %w", err)
 	default:
 		return nil
@@ -235,8 +277,12 @@ func (b *Bridge) holdThread(ctx context.Context, r *Run) {
 			return
 		case <-ticker.C:
 		}
-		if held, err := b.shared.Keep(ctx, r.thread, r.holder); err == nil && !held {
-			r.cancel(errSuperseded) // Redis was away for long, and another one came
+		if held, err := b.shared.Keep(ctx, r.thread, r.holder); err != nil || held {
+			continue
+		}
+		// Redis was away for long, or its clock was set. Unless another one came meanwhile it is claimed again.
+		if other, err := b.shared.Claim(ctx, r.thread, r.holder, Holder{}); err == nil && other != (Holder{}) {
+			r.cancel(errSuperseded)
 			return
 		}
 	}

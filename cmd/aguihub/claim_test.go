@@ -108,6 +108,7 @@ func TestAThreadHasOneRunAtAllHubs(t *testing.T) {
 		status int
 		body   string
 		run    string
+		err    error
 	}
 	const rounds, each = 12, 3
 	for round := range rounds {
@@ -119,15 +120,12 @@ func TestAThreadHasOneRunAtAllHubs(t *testing.T) {
 			go func() {
 				run := fmt.Sprintf("r%d-%d", round, i)
 				status, body, err := inThread(ctx, hubs[i%len(hubs)], "t", run, "")
-				if err != nil {
-					t.Errorf("%s: %v", run, err)
-				}
-				results <- result{status, body, run}
+				results <- result{status, body, run, err}
 			}()
 		}
 		for range each*len(hubs) - 1 { // all but one come back at once
 			if r := <-results; r.status != http.StatusConflict || !strings.Contains(r.body, "thread_busy") {
-				t.Errorf("%s: %d %s", r.run, r.status, r.body)
+				t.Fatalf("round %d: %s: %d %s %v", round, r.run, r.status, r.body, r.err)
 			}
 		}
 		for i := range each * len(hubs) {
@@ -137,7 +135,7 @@ func TestAThreadHasOneRunAtAllHubs(t *testing.T) {
 			cancelActive(ctx, t, hubs, round, each*len(hubs))
 		}
 		if r := <-results; r.status != http.StatusOK || !strings.Contains(r.body, "RUN_FINISHED") || strings.Contains(r.body, `"cancelled"`) != (round < rounds/2) {
-			t.Errorf("%s: %d %s", r.run, r.status, r.body)
+			t.Fatalf("round %d: %s: %d %s %v", round, r.run, r.status, r.body, r.err)
 		}
 	}
 	if agent.most != 1 {
@@ -182,7 +180,7 @@ func cancelActive(ctx context.Context, t *testing.T, hubs []*hub, round, n int) 
 		}
 	}
 	if asked == 0 {
-		t.Error("no run could be cancelled")
+		t.Fatalf("round %d: no run could be cancelled", round)
 	}
 }
 

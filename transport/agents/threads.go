@@ -66,9 +66,9 @@ func (c Claims) Let(ctx context.Context, thread string, h bridge.Holder) error {
 	return err
 }
 
-// Over implements bridge.Claims.
-func (c Claims) Over(ctx context.Context, run string) (bool, error) {
-	return c.Service.Over(ctx, stream.RunID(run))
+// Look implements bridge.Claims.
+func (c Claims) Look(ctx context.Context, run string) (known, over bool, err error) {
+	return c.Service.Look(ctx, stream.RunID(run))
 }
 
 // Cancel implements bridge.Threads. A run that has ended meanwhile needs none.
