@@ -102,7 +102,7 @@ func (l *Redis) Checkpoint(ctx context.Context, run RunID) (c Checkpoint, ok, un
 // checkpoint reads one of a run's checkpoints.
 func (l *Redis) checkpoint(ctx context.Context, run RunID, aux string) (c Checkpoint, ok, unknown bool, err error) {
 	fields, err := readOne(ctx, l, func(pipe redis.Pipeliner) *redis.SliceCmd {
-		return pipe.HMGet(ctx, l.keys.Aux(run, aux), "v", "at", "sum", "meta", "data")
+		return pipe.HMGet(ctx, l.keys.Aux(run, aux), checkpointFields...)
 	}).Result()
 	if err = classify(ctx, "checkpoint", err); err != nil {
 		if errors.Is(err, ErrWrongType) {
@@ -110,19 +110,27 @@ func (l *Redis) checkpoint(ctx context.Context, run RunID, aux string) (c Checkp
 		}
 		return c, false, false, err
 	}
+	c, ok, unknown = checkpointOf(fields)
+	return c, ok, unknown, nil
+}
+
+var checkpointFields = []string{"v", "at", "sum", "meta", "data"}
+
+// checkpointOf reads checkpointFields. Damage is a miss, which is counted, and no error.
+func checkpointOf(fields []any) (c Checkpoint, ok, unknown bool) {
 	var text [5]string
-	for i, f := range fields {
-		text[i], _ = f.(string)
+	for i := range min(len(fields), len(text)) {
+		text[i], _ = fields[i].(string)
 	}
 	if text[0] == "" {
-		return c, false, false, nil
+		return c, false, false
 	}
 	sum, sumErr := strconv.ParseUint(text[2], 16, 32)
 	at, atErr := ParseID(text[1])
 	if text[0] != checkpointVersion || sumErr != nil || atErr != nil || at.IsZero() {
-		return c, false, true, nil //nolint:nilerr // damage is a miss, which is counted, and no error
+		return c, false, true
 	}
-	return Checkpoint{At: at, Sum: uint32(sum), Meta: []byte(text[3]), Data: []byte(text[4])}, true, false, nil
+	return Checkpoint{At: at, Sum: uint32(sum), Meta: []byte(text[3]), Data: []byte(text[4])}, true, false
 }
 
 // PutCheckpoint writes as [Redis.PutCheckpoint] does.

@@ -29,6 +29,8 @@ var (
 	ErrFenced = errors.New("stream: the run has another producer")
 	// ErrRunEnded says that the run's terminal event was appended.
 	ErrRunEnded = errors.New("stream: the run has ended")
+	// ErrRunExists says that the run has entries, and was to be a new one.
+	ErrRunExists = errors.New("stream: the run exists")
 	// ErrNoRun says that the run has no stream.
 	ErrNoRun = errors.New("stream: no such run")
 )
@@ -57,6 +59,8 @@ type Claim struct {
 	Epoch uint64
 	// Peek changes nothing: it fails with ErrRunEnded unless the fence holds the run already.
 	Peek bool
+	// Fresh fails with ErrRunExists where the run has entries.
+	Fresh bool
 	// TTL is how long the lease holds without a renewal.
 	TTL time.Duration
 	// Input is kept until the producer's first entry, for whoever has to end the run before there is one.
@@ -122,6 +126,8 @@ type Lease struct {
 	Epoch    uint64 // 0 for the lease of a plain agent, and where none is known
 	Ended    bool   // the end was written by a producer that is known here
 	LapsedMs int64  // when the lapse was noticed, by the clock of Redis in milliseconds; 0 if it wasn't
+	// Left is for how long it holds without a renewal, where it is held and lapses at all.
+	Left time.Duration
 }
 
 // Reap is the end that a hub gives to a run whose producer is lost.
@@ -129,7 +135,8 @@ type Reap struct {
 	By    string // who does it
 	Epoch uint64 // that was seen; the run gets the next one
 	Head  ID     // the stream's newest entry that was seen; zero where there was none
-	// Grace is for how long the lease must have been noticed to be lapsed, if Idle is zero.
+	// Grace is for how long the lease must have been noticed to be lapsed, if Idle is zero. Where the clock of Redis was set
+	// back behind that moment it can't tell, and isn't asked.
 	Grace time.Duration
 	// Idle ends a run that has had no lease and no entry for so long.
 	Idle time.Duration

@@ -437,12 +437,15 @@ func (r memoryRegistry) correct(_ context.Context, thread string, run RunID, sco
 	return nil
 }
 
-func (r memoryRegistry) members(_ context.Context, thread string, limit int) ([]member, error) {
+func (r memoryRegistry) members(_ context.Context, thread string, limit int, run RunID, score float64) ([]member, error) {
 	m := r.log
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fault != nil {
 		return nil, m.fault
+	}
+	if _, known := m.zsets[thread][string(run)]; known {
+		m.zsets[thread][string(run)] = score
 	}
 	var members []member
 	for name, score := range m.zsets[thread] {

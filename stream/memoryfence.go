@@ -65,6 +65,9 @@ func (m *Memory) Claim(ctx context.Context, run RunID, c Claim) (Claimed, error)
 	if !own && (c.Peek || f.ended > 0) {
 		return Claimed{}, fmt.Errorf("claim: %w", ErrRunEnded)
 	}
+	if c.Fresh && len(ms) > 0 {
+		return Claimed{}, fmt.Errorf("claim: %w", ErrRunExists)
+	}
 	if !own {
 		*f = memoryFence{known: true, fence: want, length: len(ms), input: c.Input}
 	}
@@ -224,6 +227,22 @@ func (m *Memory) NoteLeases(ctx context.Context, runs ...RunID) error {
 	return nil
 }
 
+// ShortenLeases shortens as [Redis.ShortenLeases] does.
+func (m *Memory) ShortenLeases(_ context.Context, most time.Duration, runs ...RunID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, run := range runs {
+		f, err := m.fenceOf(run)
+		if err != nil {
+			return err
+		}
+		if until := m.cfg.Now().Add(most); f.known && f.fence.Epoch > 0 && f.lease.After(until) {
+			f.lease = until
+		}
+	}
+	return nil
+}
+
 // SetLease sets the lease of a plain agent, as SET … EX would.
 func (m *Memory) SetLease(run RunID, ttl time.Duration) {
 	m.mu.Lock()
@@ -257,7 +276,7 @@ func (m *Memory) Reap(ctx context.Context, run RunID, r Reap, events ...[]byte) 
 		if now-int64(r.Head.Ms) < r.Idle.Milliseconds() {
 			return nil, nil
 		}
-	} else if f.lapsedMs == 0 || now-f.lapsedMs < r.Grace.Milliseconds() {
+	} else if f.lapsedMs == 0 || now >= f.lapsedMs && now-f.lapsedMs < r.Grace.Milliseconds() {
 		return nil, nil
 	}
 	var ids []ID

@@ -265,8 +265,11 @@ func (r redisRegistry) correct(ctx context.Context, thread string, run RunID, sc
 	return classify(ctx, "correct", err)
 }
 
-func (r redisRegistry) members(ctx context.Context, thread string, limit int) ([]member, error) {
+func (r redisRegistry) members(ctx context.Context, thread string, limit int, run RunID, score float64) ([]member, error) {
 	zs, err := readOne(ctx, r.log, func(pipe redis.Pipeliner) *redis.ZSliceCmd {
+		if run != "" { // where it fails, so does what follows
+			pipe.ZAddXX(ctx, thread, redis.Z{Score: score, Member: string(run)})
+		}
 		return pipe.ZRevRangeWithScores(ctx, thread, 0, int64(limit)-1)
 	}).Result()
 	if err != nil {

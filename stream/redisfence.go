@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -18,10 +19,10 @@ const (
 )
 
 // Claim takes a run for a producer: from then on those with an older epoch are refused. It fails with ErrFenced where the
-// run has a later epoch, or this one under another name, and with ErrRunEnded. A run without a stream can be claimed.
+// run has a later epoch, or this one under another name, and with ErrRunEnded or, where it is asked, ErrRunExists. A run without a stream can be claimed.
 func (l *Redis) Claim(ctx context.Context, run RunID, c Claim) (Claimed, error) {
 	reply, err := l.script(ctx, l.commands, claimScript, "claim", l.keysOf(run)[:3],
-		fenceVersion, c.Producer, c.Epoch, c.TTL.Milliseconds(), auxKeep.Milliseconds(), flag(c.Peek), c.Input)
+		fenceVersion, c.Producer, c.Epoch, c.TTL.Milliseconds(), auxKeep.Milliseconds(), flag(c.Peek), c.Input, flag(c.Fresh))
 	if err != nil {
 		return Claimed{}, err
 	}
@@ -167,28 +168,28 @@ func (l *Redis) Leases(ctx context.Context, runs ...RunID) ([]Lease, error) {
 	leases := make([]Lease, len(runs))
 	for from := 0; from < len(runs); from += pipelineRuns {
 		to := min(from+pipelineRuns, len(runs))
-		hashes, held := make([]*redis.SliceCmd, to-from), make([]*redis.IntCmd, to-from)
+		hashes, left := make([]*redis.SliceCmd, to-from), make([]*redis.DurationCmd, to-from)
 		_ = l.read(ctx, func(pipe redis.Pipeliner) { // each command has its own error
 			for i, run := range runs[from:to] {
 				keys := l.keysOf(run)
 				hashes[i] = pipe.HMGet(ctx, keys[1], "v", "epoch", "ended", "lapsed")
-				held[i] = pipe.Exists(ctx, keys[2])
+				left[i] = pipe.PTTL(ctx, keys[2])
 			}
 		})
 		for i := range hashes {
-			err := classify(ctx, "leases", errors.Join(hashes[i].Err(), held[i].Err()))
+			err := classify(ctx, "leases", errors.Join(hashes[i].Err(), left[i].Err()))
 			if err != nil && !errors.Is(err, ErrWrongType) {
 				return nil, err
 			}
-			leases[from+i] = leaseOf(hashes[i].Val(), held[i].Val() == 1)
+			leases[from+i] = leaseOf(hashes[i].Val(), left[i].Val())
 		}
 	}
 	return leases, nil
 }
 
-// leaseOf reads the fields of Leases.
-func leaseOf(fields []any, held bool) Lease {
-	l := Lease{Held: held}
+// leaseOf reads the fields of Leases. left is the answer of PTTL: -2 means that there is no lease, -1 that it never lapses.
+func leaseOf(fields []any, left time.Duration) Lease {
+	l := Lease{Held: left >= -1, Left: max(left, 0)}
 	text := func(i int) string {
 		if i >= len(fields) {
 			return ""
@@ -220,6 +221,23 @@ func (l *Redis) NoteLeases(ctx context.Context, runs ...RunID) error {
 			if err := classify(ctx, "note", cmd.Err()); err != nil && !errors.Is(err, ErrWrongType) {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// ShortenLeases has the leases of publishers lapse in most at the latest, as they would if the clock of Redis hadn't been set
+// back since they were set. Plain agents choose theirs themselves.
+func (l *Redis) ShortenLeases(ctx context.Context, most time.Duration, runs ...RunID) error {
+	cmds, err := l.scripts(ctx, shortenScript, len(runs), func(n int) ([]string, []any) {
+		return l.keysOf(runs[n])[1:3], []any{fenceVersion, most.Milliseconds()}
+	})
+	if err != nil {
+		return err
+	}
+	for _, cmd := range cmds {
+		if err := classify(ctx, "shorten", cmd.Err()); err != nil && !errors.Is(err, ErrWrongType) {
+			return err
 		}
 	}
 	return nil
@@ -289,6 +307,8 @@ func (r scriptReply) fault(step string) error {
 		return fmt.Errorf("%s: %w", step, ErrFenced)
 	case "ended":
 		return fmt.Errorf("%s: %w", step, ErrRunEnded)
+	case "exists":
+		return fmt.Errorf("%s: %w", step, ErrRunExists)
 	case "none":
 		return fmt.Errorf("%s: %w", step, ErrNoRun)
 	case "gap":

@@ -79,8 +79,9 @@ type registryStore interface {
 	announce(ctx context.Context, fields []any, thread string, run RunID, score float64) error
 	// correct changes the score of a member that is there.
 	correct(ctx context.Context, thread string, run RunID, score float64) error
-	// members returns the members with the highest scores, the highest first.
-	members(ctx context.Context, thread string, limit int) ([]member, error)
+	// members returns the members with the highest scores, the highest first. Where run isn't empty its score is changed
+	// before, if it is there.
+	members(ctx context.Context, thread string, limit int, run RunID, score float64) ([]member, error)
 	// newest returns entries from behind before (zero: from the end), the newest first.
 	newest(ctx context.Context, before ID, limit int) ([]message, error)
 }
@@ -127,7 +128,16 @@ func (r *Registry) Correct(ctx context.Context, thread ThreadID, run RunID, star
 // Thread returns the runs of a thread, the one that started last first. limit is at most 10,000, which is also
 // what 0 means. A thread that nobody knows has none.
 func (r *Registry) Thread(ctx context.Context, thread ThreadID, limit int) ([]ThreadRun, error) {
-	members, err := r.store.members(ctx, r.keys.Thread(thread), clampLimit(limit))
+	return r.thread(ctx, thread, limit, "", 0)
+}
+
+// ThreadWith is Correct and then Thread, in one round trip.
+func (r *Registry) ThreadWith(ctx context.Context, thread ThreadID, run RunID, startMs int64, limit int) ([]ThreadRun, error) {
+	return r.thread(ctx, thread, limit, run, startMs)
+}
+
+func (r *Registry) thread(ctx context.Context, thread ThreadID, limit int, run RunID, startMs int64) ([]ThreadRun, error) {
+	members, err := r.store.members(ctx, r.keys.Thread(thread), clampLimit(limit), run, float64(startMs))
 	if err != nil {
 		return nil, err
 	}

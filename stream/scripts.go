@@ -7,7 +7,7 @@ import "github.com/redis/go-redis/v9"
 // behind it, ended the epoch in which the run ended, lapsed when the lapse of the lease was noticed, input what the run
 // starts from while there is no entry of this epoch.
 
-// claimScript: KEYS stream, producer, lease; ARGV version, producer, epoch ("0": the next), TTL, keep (both ms), peek, input.
+// claimScript: KEYS stream, producer, lease; ARGV version, producer, epoch ("0": the next), TTL, keep (both ms), peek, input, fresh.
 var claimScript = redis.NewScript(`
 local h = redis.call('HMGET', KEYS[2], 'v', 'id', 'epoch', 'next', 'last', 'ended')
 local known = h[1] == ARGV[1]
@@ -18,6 +18,7 @@ if want == 0 then want = epoch + 1
 elseif not own and epoch >= want then return {'fenced'} end
 if not own and (ARGV[6] == '1' or (known and h[6])) then return {'ended'} end
 local head = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
+if head[1] and ARGV[8] == '1' then return {'exists'} end
 local id = head[1] and head[1][1] or ''
 local text = string.format('%.0f', want)
 local next, last = h[4], h[5]
@@ -100,6 +101,13 @@ end
 return 1
 `)
 
+// shortenScript: KEYS producer, lease; ARGV version, the most that is left (ms).
+var shortenScript = redis.NewScript(`
+local h = redis.call('HMGET', KEYS[1], 'v', 'epoch')
+if h[1] ~= ARGV[1] or h[2] == '0' or redis.call('PTTL', KEYS[2]) <= tonumber(ARGV[2]) then return 0 end
+return redis.call('PEXPIRE', KEYS[2], ARGV[2])
+`)
+
 // reapScript: KEYS stream, producer, lease, control; ARGV version, who reaps, the epoch and the newest entry that were
 // seen, grace, idle, keep (all ms), and the events.
 var reapScript = redis.NewScript(`
@@ -112,7 +120,7 @@ local idle = tonumber(ARGV[6])
 if idle > 0 then
   if now - tonumber(string.match(ARGV[4], '^%d+')) < idle then return {'early'} end
 elseif not h[4] then return {'changed'}
-elseif now - tonumber(h[4]) < tonumber(ARGV[5]) then return {'early'} end
+elseif now >= tonumber(h[4]) and now - tonumber(h[4]) < tonumber(ARGV[5]) then return {'early'} end
 local head = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
 if (head[1] and head[1][1] or '0-0') ~= ARGV[4] then return {'changed'} end
 local out = {'ok'}

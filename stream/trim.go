@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -91,15 +92,18 @@ func (c Checkpoint) followed(ms []message) bool {
 
 // Trimmed reads what stands for the entries of a run that were trimmed; ok and unknown are those of [Redis.Checkpoint].
 func (l *Redis) Trimmed(ctx context.Context, run RunID) (t Trimmed, ok, unknown bool, err error) {
-	t, err = l.trimMark(ctx, run)
-	if errors.Is(err, ErrWrongType) {
-		return t, false, true, nil
-	}
-	if err != nil {
+	fields, err := readOne(ctx, l, func(pipe redis.Pipeliner) *redis.SliceCmd {
+		return pipe.HMGet(ctx, l.keys.Aux(run, auxTrimmed), slices.Concat(markFields, checkpointFields)...)
+	}).Result()
+	if err := classify(ctx, "trimmed", err); err != nil {
+		if errors.Is(err, ErrWrongType) {
+			return t, false, true, nil
+		}
 		return t, false, false, err
 	}
-	t.Checkpoint, ok, unknown, err = l.checkpoint(ctx, run, auxTrimmed)
-	return t, ok && !t.Next.IsZero(), unknown || ok && t.Next.IsZero(), err
+	t = markOf(fields[:len(markFields)])
+	t.Checkpoint, ok, unknown = checkpointOf(fields[len(markFields):])
+	return t, ok && !t.Next.IsZero(), unknown || ok && t.Next.IsZero(), nil
 }
 
 // trimMark reads of what stands for a run's trimmed entries where they ended; zero where there are none.

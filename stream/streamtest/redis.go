@@ -38,6 +38,7 @@ type Server struct {
 	dir  string
 	path string
 	args []string
+	env  []string // beside the test's own
 	port int
 
 	mu  sync.Mutex
@@ -49,11 +50,17 @@ type Server struct {
 // line, e.g. "--notify-keyspace-events", "Kt". Without a redis-server in PATH the test fails.
 func StartRedis(tb testing.TB, extra ...string) *Server {
 	tb.Helper()
+	return startRedis(tb, nil, extra...)
+}
+
+// startRedis is StartRedis with more in the server's environment.
+func startRedis(tb testing.TB, env []string, extra ...string) *Server {
+	tb.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		tb.Fatal(missing)
 	}
-	s := &Server{dir: tb.TempDir(), path: path, args: extra}
+	s := &Server{dir: tb.TempDir(), path: path, args: extra, env: env}
 	tb.Cleanup(s.Kill)
 	for range portAttempts {
 		s.port = freePort(tb)
@@ -121,6 +128,7 @@ func (s *Server) start(ctx context.Context) error {
 	}, s.args...)
 	// The context must not kill it: at the end of a test cleanups still talk to the server.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.path, args...)
+	cmd.Env = append(cmd.Environ(), s.env...)
 	s.mu.Lock()
 	s.out = &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = s.out, s.out

@@ -70,6 +70,9 @@ func testFenced(t *testing.T, b Backend) {
 	if _, err := log.AppendFenced(t.Context(), r, at(got.Fence, 0), event(2)); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := log.Claim(t.Context(), r, stream.Claim{Producer: "c", Fresh: true, TTL: long}); !errors.Is(err, stream.ErrRunExists) {
+		t.Fatalf("a claim of a new run: %v", err)
+	}
 	for name, c := range map[string]stream.Claim{
 		"an older epoch":                 {Producer: "b", Epoch: 1, TTL: long},
 		"the same epoch by another name": {Producer: "c", Epoch: 2, TTL: long},
@@ -165,6 +168,9 @@ func testFencedEnd(t *testing.T, b Backend) {
 	late.Late = true
 	if _, err := log.AppendFenced(t.Context(), r, late, event(2)); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := log.Claim(t.Context(), r, stream.Claim{Producer: "b", Fresh: true, TTL: long}); !errors.Is(err, stream.ErrRunEnded) {
+		t.Fatalf("a claim of a new run after the end: %v", err)
 	}
 	if _, err := log.Claim(t.Context(), r, stream.Claim{Producer: "b", TTL: long}); !errors.Is(err, stream.ErrRunEnded) {
 		t.Fatalf("a claim after the end: %v", err)

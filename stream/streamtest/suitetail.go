@@ -418,4 +418,12 @@ func testThread(t *testing.T, b Backend) {
 	if runs, err = reg.Thread(ctx, "nobody", 5); err != nil || len(runs) != 0 {
 		t.Fatalf("%+v, %v", runs, err)
 	}
+	// Corrected and listed at once; who isn't there stays out.
+	if runs, err = reg.ThreadWith(ctx, "th", "th-4", 9000, 0); err != nil || !slices.Equal(runs, want) {
+		t.Fatalf("%+v, %v", runs, err)
+	}
+	want = []stream.ThreadRun{{Run: "th-2", StartMs: 4000}, {Run: "th-1", StartMs: 3000}, {Run: "th-3", StartMs: 2000}}
+	if runs, err = reg.ThreadWith(ctx, "th", "th-2", 4000, 0); err != nil || !slices.Equal(runs, want) {
+		t.Fatalf("%+v, %v", runs, err)
+	}
 }
