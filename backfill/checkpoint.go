@@ -47,10 +47,14 @@ func (m *machine) meta() checkpointMeta {
 
 func (c checkpointMeta) encode() ([]byte, error) { return json.Marshal(c) }
 
-// Begin implements hub.Beginner: it takes the run up where a checkpoint left it.
-func (m *machine) Begin(ctx context.Context) (at stream.Cursor, ready func()) {
+// Begin implements hub.Beginner: it takes the run up where a checkpoint left it. A run that is all there, and short, needs
+// none, and it isn't asked for.
+func (m *machine) Begin(ctx context.Context, head []stream.Entry, more bool) (at stream.Cursor, ready func()) {
 	s := m.service
-	if m.lone {
+	if m.lone || len(head) == 0 {
+		return at, nil
+	}
+	if _, begins := findStart(head[:1]); begins && !more {
 		return at, nil
 	}
 	r, err := s.takeUp(ctx, m.id)

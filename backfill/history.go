@@ -28,7 +28,7 @@ func (s *Service) history(ctx context.Context, run stream.RunID, st start) (base
 	if st.thread == "" {
 		return base{}, nil
 	}
-	runs, err := s.registry.Thread(ctx, st.thread, threadLimit)
+	runs, err := s.registry.ThreadWith(ctx, st.thread, run, int64(st.id.Ms), threadLimit)
 	if err == nil {
 		err = s.introduce(ctx, run, st, runs)
 	}
@@ -44,19 +44,16 @@ func (s *Service) history(ctx context.Context, run stream.RunID, st start) (base
 	return s.newAncestry().parentOf(ctx, run, st, runs)
 }
 
-// introduce announces a run that nobody did, and corrects the time at which the thread's index says that it started.
+// introduce announces a run that isn't among those of its thread: nobody did.
 func (s *Service) introduce(ctx context.Context, run stream.RunID, st start, runs []stream.ThreadRun) error {
-	at := slices.IndexFunc(runs, func(r stream.ThreadRun) bool { return r.Run == run })
-	startMs := int64(st.id.Ms)
-	if at < 0 {
-		info := stream.RunInfo{Run: run, Thread: st.thread, Parent: st.parent, State: stream.RunStarted}
-		if err := s.registry.Announce(ctx, info); err != nil {
-			return err
-		}
-	} else if runs[at].StartMs == startMs {
+	if slices.ContainsFunc(runs, func(r stream.ThreadRun) bool { return r.Run == run }) {
 		return nil
 	}
-	return s.registry.Correct(ctx, st.thread, run, startMs)
+	info := stream.RunInfo{Run: run, Thread: st.thread, Parent: st.parent, State: stream.RunStarted}
+	if err := s.registry.Announce(ctx, info); err != nil {
+		return err
+	}
+	return s.registry.Correct(ctx, st.thread, run, int64(st.id.Ms))
 }
 
 // ancestry is one search for what a run started from. Which run another goes on from is decided by sketches, and only

@@ -19,6 +19,7 @@ type Registry interface {
 	Announce(ctx context.Context, info stream.RunInfo) error
 	Correct(ctx context.Context, thread stream.ThreadID, run stream.RunID, startMs int64) error
 	Thread(ctx context.Context, thread stream.ThreadID, limit int) ([]stream.ThreadRun, error)
+	ThreadWith(ctx context.Context, thread stream.ThreadID, run stream.RunID, startMs int64, limit int) ([]stream.ThreadRun, error)
 	Follow(after stream.ID, sink func([]stream.RunEvent)) (stop func())
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,19 +36,14 @@ type brokenRegistry struct {
 	announce, thread error
 }
 
-func (r *brokenRegistry) Correct(context.Context, stream.ThreadID, stream.RunID, int64) error {
-	return r.announce
-}
+func (r *brokenRegistry) Announce(context.Context, stream.RunInfo) error { return r.announce }
 
-func (r *brokenRegistry) Thread(ctx context.Context, thread stream.ThreadID, limit int) ([]stream.ThreadRun, error) {
-	runs, err := r.Registry.Thread(ctx, thread, limit)
-	for i := range runs {
-		runs[i].StartMs-- // so that there is something to correct
-	}
+func (r *brokenRegistry) ThreadWith(ctx context.Context, thread stream.ThreadID, run stream.RunID, _ int64, limit int) ([]stream.ThreadRun, error) {
 	if r.thread != nil {
 		return nil, r.thread
 	}
-	return runs, err
+	runs, err := r.Thread(ctx, thread, limit)
+	return slices.DeleteFunc(runs, func(other stream.ThreadRun) bool { return other.Run == run }), err // so that there is something to announce
 }
 
 // family is a thread "t" whose runs start a millisecond apart.

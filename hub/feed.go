@@ -46,6 +46,9 @@ type Feed struct {
 const (
 	pageEntries = 1000
 	pageBytes   = 4 << 20
+	// The first one of a run that may be taken up in its middle is small: it may be for nothing.
+	headEntries = 8
+	headBytes   = 64 << 10
 )
 
 func newFeed(h *Hub, run stream.RunID) *Feed {
@@ -82,7 +85,6 @@ func (f *Feed) held() Held {
 // load reads the run up to its head and then follows its tail.
 func (f *Feed) load(ctx context.Context) {
 	f.unfollow()
-	f.begin(ctx)
 	for attempt := 0; ; {
 		more, err := f.page(ctx)
 		switch {
@@ -111,25 +113,29 @@ func (f *Feed) load(ctx context.Context) {
 	}
 }
 
-// begin takes the run up in its middle, where the machine can.
-func (f *Feed) begin(ctx context.Context) {
+// beginner is the machine where it can take the run up in its middle and nothing of the run was read yet.
+func (f *Feed) beginner() (Beginner, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	b, ok := f.machine.(Beginner)
-	if !ok || f.Loaded() {
-		return
-	}
-	at, ready := b.Begin(ctx)
+	return b, ok && !f.loaded && f.last.IsZero()
+}
+
+// begin takes the run up in its middle, where there is something to begin with; it says whether.
+func (f *Feed) begin(ctx context.Context, b Beginner, head stream.Page) bool {
+	at, ready := b.Begin(ctx, head.Entries, head.More)
 	if ready == nil {
-		return
+		return false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil {
-		return
+	if f.err == nil {
+		ready()
+		f.last, f.sum, f.ringFrom = at.Entry, at.Sum, at.Entry
+		f.arrived()
+		f.signal()
 	}
-	ready()
-	f.last, f.sum, f.ringFrom = at.Entry, at.Sum, at.Entry
-	f.arrived()
-	f.signal()
+	return true
 }
 
 // pause waits before another attempt, jittered, up to two seconds; false when ctx ended.
@@ -153,9 +159,17 @@ func (f *Feed) page(ctx context.Context) (more bool, err error) {
 	if dead != nil {
 		return false, ErrClosed
 	}
-	page, err := f.hub.log.Range(ctx, f.run, last, pageEntries, pageBytes)
+	entries, bytes := pageEntries, pageBytes
+	beginner, first := f.beginner()
+	if first {
+		entries, bytes = headEntries, headBytes
+	}
+	page, err := f.hub.log.Range(ctx, f.run, last, entries, bytes)
 	if err != nil {
 		return false, err
+	}
+	if first && f.begin(ctx, beginner, page) {
+		return true, nil
 	}
 	if page.Anchor == stream.AnchorMissing || page.Anchor == stream.AnchorHeld && page.AnchorSum != sum {
 		return false, ErrLost

@@ -39,9 +39,10 @@ type Machine interface {
 // Beginner is a Machine that can take up a run in its middle, from what was written down of it.
 type Beginner interface {
 	Machine
-	// Begin is called before the first page is read. It returns the entry that the machine stands at once ready was
-	// called, under the rules of Prepare; ready is nil where the run is to be read from its first entry.
-	Begin(ctx context.Context) (at stream.Cursor, ready func())
+	// Begin is called with the first entries that there are, and whether there are more, before any is admitted. It returns
+	// the entry that the machine stands at once ready was called, under the rules of Prepare; ready is nil where the run is
+	// to be read from its first entry.
+	Begin(ctx context.Context, head []stream.Entry, more bool) (at stream.Cursor, ready func())
 }
 
 // Config of a Hub. Nothing may change while it runs.

@@ -28,7 +28,7 @@ func (r *Run) claim(ctx context.Context, events int) error {
 	done, err = r.claimed, r.usable()
 	asked := stream.Claim{Producer: r.pub.cfg.Producer, TTL: r.pub.cfg.LeaseTTL}
 	if events == 0 {
-		asked.Input = r.input
+		asked.Input, asked.Fresh = r.input, r.fresh
 	}
 	r.mu.Unlock()
 	if done || err != nil {
@@ -47,17 +47,23 @@ func (r *Run) claim(ctx context.Context, events int) error {
 	return nil
 }
 
-// claimEarly claims the run before its first event, and at the same time says so in the registry, so that a reaper knows of it.
-// One without the other harms nobody.
+// claimEarly claims the run before its first event, and then says so in the registry, so that a reaper knows of it. The
+// agent needn't wait for the latter; where it can't be said the run is broken, as after a write that failed.
 func (r *Run) claimEarly(ctx context.Context, thread stream.ThreadID) error {
-	info := stream.RunInfo{Run: r.info.Run, Thread: thread, Parent: r.info.Parent, State: stream.RunClaimed}
-	announced := make(chan error, 1)
-	go func() { announced <- r.pub.registry.Announce(ctx, info) }()
-	err := r.claim(ctx, 0)
-	if failed := <-announced; failed != nil {
-		err = errors.Join(err, fmt.Errorf("announce claim: %w", failed))
+	if err := r.claim(ctx, 0); err != nil {
+		return err
 	}
-	return err
+	info := stream.RunInfo{Run: r.info.Run, Thread: thread, Parent: r.info.Parent, State: stream.RunClaimed}
+	r.early = make(chan struct{})
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.pub.cfg.WriteTimeout)
+	r.timers.Go(func() {
+		defer cancel()
+		defer close(r.early)
+		if err := r.pub.registry.Announce(ctx, info); err != nil {
+			_ = r.breakOff(0, 0, fmt.Errorf("announce claim: %w", err)) // whoever comes next hears of it
+		}
+	})
+	return nil
 }
 
 // catchUp judges what others have written since the run was read: from here on they are fenced off. The caller has the

@@ -162,7 +162,8 @@ type RunConfig struct {
 	Start bool
 	// ClaimIn claims the run before Open returns, not with its first event: for agents that take their time before it. If this
 	// process dies meanwhile, a hub begins the run in this thread, with Input, and ends it. The run's RUN_STARTED may name
-	// another one all the same. Empty means that the run is claimed with its first event.
+	// another one all the same. The registry is told meanwhile; should that fail the Run is broken. Empty means that the run
+	// is claimed with its first event.
 	ClaimIn stream.ThreadID
 	// Continue allows a run that has entries: they are read, and what comes is judged as what comes behind them. A
 	// RUN_STARTED then begins the run anew for everybody.
@@ -194,7 +195,8 @@ func (s *Sequence) validate() error {
 }
 
 // Open announces the run as started, where its thread is known, and returns it ready for Append. It reads what the log
-// has of the run, so that its cost grows with that, unless this publisher knows the run already; ctx bounds it. The first
+// has of the run, so that its cost grows with that, unless this publisher knows the run already, or claims a new one; ctx
+// bounds it. The first
 // event claims the run: other producers of it are fenced off then. Errors: those of stream.ParseRunID and
 // ParseThreadID, *InvalidError for the input, ErrExists, ErrEnded, ErrOtherThread, ErrTrimmed, ErrBadSequence, *WriteError, with
 // Sequence ErrFenced and *stream.GapError, and what the log says when it can't be
@@ -203,6 +205,12 @@ func (s *Sequence) validate() error {
 func (p *Publisher) Open(ctx context.Context, rc RunConfig) (*Run, error) {
 	if err := rc.validate(); err != nil {
 		return nil, err
+	}
+	if rc.ClaimIn != "" && !rc.Continue && rc.Sequence == nil {
+		r, err := p.openFresh(ctx, rc)
+		if !errors.Is(err, stream.ErrRunExists) && !errors.Is(err, stream.ErrRunEnded) {
+			return r, err
+		} // what there is says which error it is
 	}
 	r := newRun(ctx, p)
 	var err error
@@ -215,12 +223,25 @@ func (p *Publisher) Open(ctx context.Context, rc RunConfig) (*Run, error) {
 		p.pasts.put(r.past)
 		return nil, err
 	}
-	if err := r.begin(ctx, rc); err != nil {
-		r.cancel(ErrReleased)
-		p.keeper.remove(r)
-		return nil, err
+	return r.opened(r.begin(ctx, rc))
+}
+
+// openFresh opens a run that is taken for a new one: the log isn't read, and the claim says if it isn't.
+func (p *Publisher) openFresh(ctx context.Context, rc RunConfig) (*Run, error) {
+	r := newRun(ctx, p)
+	r.past, r.fresh = newPast(rc.Run), true
+	return r.opened(r.begin(ctx, rc))
+}
+
+// opened is what Open returns of a run that was begun, or not.
+func (r *Run) opened(err error) (*Run, error) {
+	if err == nil {
+		return r, nil
 	}
-	return r, nil
+	r.cancel(ErrReleased)
+	r.timers.Wait()
+	r.pub.keeper.remove(r)
+	return nil, err
 }
 
 // recall is what the log has of a run, from what is known of it already where that still holds.

@@ -21,6 +21,8 @@ type Run struct {
 	pub     *Publisher
 	writing chan struct{} // holds a token while somebody writes; no lock, since waiting for it must heed a context
 	timers  sync.WaitGroup
+	fresh   bool          // the log wasn't read: the claim fails where it has entries of the run
+	early   chan struct{} // closed when the registry was told of the claim; nil where it isn't
 	context func() context.Context
 	cancel  context.CancelCauseFunc
 
@@ -426,11 +428,21 @@ func (r *Run) settle(ctx context.Context) error {
 	return nil
 }
 
-// announce tells the registry what the run is.
+// announce tells the registry what the run is, behind the claim.
 func (r *Run) announce(ctx context.Context, state stream.RunState) error {
+	if r.early != nil {
+		select {
+		case <-r.early:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	r.mu.Lock()
-	info := r.info
+	info, broken := r.info, r.broken
 	r.mu.Unlock()
+	if broken != nil {
+		return broken
+	}
 	info.State = state
 	return r.pub.registry.Announce(ctx, info)
 }
