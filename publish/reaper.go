@@ -40,6 +40,7 @@ type RunReader interface {
 type LeaseBook interface {
 	Leases(ctx context.Context, runs ...stream.RunID) ([]stream.Lease, error)
 	NoteLeases(ctx context.Context, runs ...stream.RunID) error
+	ShortenLeases(ctx context.Context, most time.Duration, runs ...stream.RunID) error
 }
 
 // RunEnder ends runs.
@@ -59,7 +60,7 @@ type ReaperConfig struct {
 	// Name is who ends the runs, as Config.Producer. Empty means a random name.
 	Name string
 	// LeaseTTL is the producers'. It decides how often runs are looked at, six times in a TTL, and for how long a lease must
-	// have been lapsed, a third of it: a run ends within another TTL after the lapse. 0 means [DefaultLeaseTTL].
+	// have been lapsed, half of it: a run ends within another TTL after the lapse. 0 means [DefaultLeaseTTL].
 	LeaseTTL time.Duration
 	// Idle ends runs that have no lease and got no entry for so long. 0 means never.
 	Idle time.Duration
@@ -72,11 +73,16 @@ type ReaperConfig struct {
 	Stalled func(run stream.RunID, sinceMs int64)
 }
 
-// Shares of the TTL.
+// Shares of the TTL. A lease may be gone though its producer lives: the clock of Redis was set, or Redis lost the key. It is
+// there again with the next renewal, which the grace outlasts.
 const (
 	scansPerTTL  = 6
-	gracesPerTTL = 3
+	gracesPerTTL = 2
 )
+
+// longLease is how many TTLs a publisher's lease may have left before it counts as one that was set before the clock of Redis
+// was set back: publishers choose their TTL themselves, though it should be the hubs'.
+const longLease = 5
 
 // reapers is how many runs are ended at once.
 const reapers = 4
@@ -177,7 +183,7 @@ func (r *Reaper) scan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var note []stream.RunID
+	var note, shorten []stream.RunID
 	var due []reaping
 	stalled := 0
 	now := time.Now()
@@ -188,6 +194,9 @@ func (r *Reaper) scan(ctx context.Context) error {
 			a.lapsedAt = time.Time{}
 			if !l.Known || l.LapsedMs > 0 {
 				note = append(note, run)
+			}
+			if l.Epoch > 0 && l.Left > longLease*r.cfg.LeaseTTL {
+				shorten = append(shorten, run)
 			}
 		case l.Known && !l.Ended:
 			stalled++
@@ -204,7 +213,7 @@ func (r *Reaper) scan(ctx context.Context) error {
 	r.mu.Lock()
 	r.figures.Active, r.figures.Stalled = len(runs), stalled
 	r.mu.Unlock()
-	if err := r.log.NoteLeases(ctx, note...); err != nil {
+	if err := errors.Join(r.log.NoteLeases(ctx, note...), r.log.ShortenLeases(ctx, r.cfg.LeaseTTL, shorten...)); err != nil {
 		return err
 	}
 	return r.reapAll(ctx, due)
