@@ -6,7 +6,7 @@ FUZZTIME   ?= 10s
 VERSION    ?= dev
 TESTFLAGS  ?=
 
-.PHONY: run build console setup test charts examples lint fuzz chaos bench sweep clean
+.PHONY: run build console setup test charts examples lint fuzz chaos bench benchmarks sweep clean
 
 run: ## the hub with an embedded Redis, the demo agent and the page
 	$(GO) run ./cmd/aguihub
@@ -43,7 +43,15 @@ fuzz: ## every fuzz target for FUZZTIME
 chaos: ## half an hour of faults with a fixed seed, judged by the checker
 	$(GO) run ./loadtest chaos -seed 1 -duration 30m
 
-bench: ## the benchmarks
+bench: setup bin/centrifugo ## the hub beside Centrifugo and physical bounds, into docs/benchmarks.md: a quarter of an hour, on a quiet machine
+	$(GO) build -o bin/loadtest ./loadtest
+	timeout -k 10 15m bin/loadtest compare -centrifugo bin/centrifugo -out docs/benchmarks.md -json bin/benchmarks.json
+
+# The peer that the comparison runs; the first build of it takes minutes.
+bin/centrifugo: loadtest/peers/go.mod
+	cd loadtest/peers && $(GO) build -o ../../$@ github.com/centrifugal/centrifugo/v6
+
+benchmarks: ## the benchmarks of the code
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 sweep: setup ## the measure in full: every k of every stream and of 200 generated ones, in process and over the network

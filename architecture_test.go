@@ -46,8 +46,9 @@ var arrows = map[string][]string{
 		"transport/agents", "transport/cancel", "transport/console", "transport/erase", "transport/ingest", "transport/lookup", "transport/sse", "transport/tickets", "transport/ws",
 	},
 
-	"loadtest":         {"loadtest/chaos", "loadtest/load", "loadtest/process"},
+	"loadtest":         {"loadtest/chaos", "loadtest/compare", "loadtest/load", "loadtest/process"},
 	"loadtest/chaos":   {"loadtest/checker", "loadtest/process", "stream"},
+	"loadtest/compare": {"loadtest/load"},
 	"loadtest/load":    {"loadtest/checker", "loadtest/process", "stream"},
 	"loadtest/process": {},
 	"loadtest/checker": {"stream"},

@@ -2,6 +2,7 @@
 //
 //	go run ./loadtest chaos -seed 1 -duration 2m
 //	go run ./loadtest load -runs 20 -rate 20 -subscribers 10 -hubs 2
+//	go run ./loadtest compare -centrifugo path -out docs/benchmarks.md
 //
 // It needs redis-server in PATH, starts everything by itself on free ports, prints figures and ends with exit code 1
 // where a subscriber got anything else than docs/contract.md promises.
@@ -9,7 +10,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,7 +20,6 @@ import (
 
 	"github.com/aguihub/aguihub/loadtest/chaos"
 	"github.com/aguihub/aguihub/loadtest/load"
-	"github.com/aguihub/aguihub/loadtest/process"
 )
 
 func main() {
@@ -35,7 +34,7 @@ func main() {
 
 var errViolations = errors.New("the contract was broken")
 
-const usage = "usage: loadtest chaos|load [flags]; loadtest chaos -h lists them"
+const usage = "usage: loadtest chaos|load|compare [flags]; loadtest chaos -h lists them"
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
@@ -46,6 +45,8 @@ func run(ctx context.Context, args []string) error {
 		return makeTrouble(ctx, args[1:])
 	case "load":
 		return putLoad(ctx, args[1:])
+	case "compare":
+		return comparePeers(ctx, args[1:])
 	case "raw": // what load.RawTCP starts
 		return load.RunRaw(ctx, args[1])
 	default:
@@ -93,72 +94,6 @@ func makeTrouble(ctx context.Context, args []string) error {
 	}
 	fmt.Print(report)
 	if len(report.Violations) > 0 {
-		return errViolations
-	}
-	return nil
-}
-
-func putLoad(ctx context.Context, args []string) error {
-	var w load.Workload
-	var o load.HubOptions
-	flags := flag.NewFlagSet("loadtest load", flag.ContinueOnError)
-	flags.IntVar(&w.Runs, "runs", 10, "runs")
-	flags.Float64Var(&w.Rate, "rate", 20, "events a second of each run")
-	flags.IntVar(&w.Subscribers, "subscribers", 10, "subscribers of each run")
-	flags.IntVar(&w.Hubs, "hubs", 1, "hubs")
-	flags.IntVar(&w.Size, "size", 230, "bytes of an event")
-	flags.DurationVar(&w.Warmup, "warmup", time.Second, "of publishing before what is measured")
-	flags.DurationVar(&w.Duration, "duration", 10*time.Second, "of what is measured")
-	flags.IntVar(&w.Window, "window", 0, "publish as fast as subscribers read, with so many events under way, instead of at -rate")
-	flags.Float64Var(&w.Joins, "joins", 0, "subscribers a second that attach afresh, each in the place of one that leaves")
-	flags.IntVar(&w.Slow, "slow", 0, "how many of each run's subscribers rest after each message")
-	flags.IntVar(&w.Judged, "judged", 2, "further subscribers of each run whom the checker judges; every other one leaves, comes back and pauses")
-	flags.IntVar(&w.History, "history", 0, "events that each run has before; then nobody is judged")
-	flags.BoolVar(&w.Settle, "settle", false, "wait until hubs have given memory back before measuring")
-	flags.BoolVar(&o.Bare, "bare", false, "attach on ag-ui.v1.json instead of ag-ui.hub.v1.json")
-	flags.BoolVar(&o.Quiet, "quiet", false, "publish with XADD alone, without saying so on agui:wake")
-	flags.StringVar(&o.Program, "hub", "", "program of the hub (built)")
-	profile := flags.String("profile", "", "file for a profile of the first hub's processor time")
-	report := flags.String("json", "", "file for the figures")
-	keep := flags.String("dir", "", "folder for files, kept afterwards (a temporary one)")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if w.History > 0 {
-		w.Judged = 0
-	}
-	w.Profile = *profile != ""
-	dir, remove, err := folder(*keep)
-	if err != nil {
-		return err
-	}
-	defer remove()
-	if o.Program == "" {
-		if o.Program, err = process.BuildHub(ctx, dir); err != nil {
-			return err
-		}
-	}
-	o.Name, o.Flags = "aguihub", flags.Args()
-	result, err := load.Bench{Dir: dir}.Measure(ctx, load.Hub(o), w)
-	if err != nil {
-		return err
-	}
-	fmt.Print(result)
-	if w.Profile {
-		if err := os.WriteFile(*profile, result.Profile, 0o600); err != nil {
-			return err
-		}
-	}
-	if *report != "" {
-		text, err := json.MarshalIndent(result, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(*report, text, 0o600); err != nil {
-			return err
-		}
-	}
-	if len(result.Violations) > 0 {
 		return errViolations
 	}
 	return nil

@@ -48,13 +48,17 @@ func settle(ctx context.Context, m *measuring) error {
 // profile begins to take a profile, if one is wanted. What it returns waits until it is there.
 func (m *measuring) profile(ctx context.Context, r *Result) (done func() error) {
 	p, ok := m.system.(profiler)
-	if !ok || !m.w.Profile {
+	if !ok || m.w.Profile == "" {
 		return func() error { return nil }
+	}
+	page := "profile?seconds=" + strconv.Itoa(max(int(m.w.Duration/time.Second), 1))
+	if m.w.Profile == Heap {
+		page = "heap"
 	}
 	took := make(chan error, 1)
 	go func() {
 		var err error
-		r.Profile, err = fetch(ctx, p.debug()+"profile?seconds="+strconv.Itoa(max(int(m.w.Duration/time.Second), 1)))
+		r.Profile, err = fetch(ctx, p.debug()+page)
 		took <- err
 	}()
 	return func() error { return <-took }

@@ -45,9 +45,18 @@ type Workload struct {
 	Patience time.Duration
 	// Settle waits, before the measuring, until the hub has given back to the system what it doesn't need.
 	Settle bool
-	// Profile takes a profile of the first hub while measuring; the figures are a little off then.
-	Profile bool
+	// Profile takes a profile of the first hub; the figures are a little off then.
+	Profile Profile
 }
+
+// Profile is a kind of profile that a hub gives of itself.
+type Profile string
+
+// The kinds. The zero value is none.
+const (
+	CPU  Profile = "cpu"  // while measuring
+	Heap Profile = "heap" // before that, with everybody attached
+)
 
 func (w *Workload) fill() {
 	w.Runs, w.Hubs, w.Size, w.Batch = max(w.Runs, 1), max(w.Hubs, 1), or(w.Size, 230), or(w.Batch, 64)
@@ -281,11 +290,11 @@ func (m *measuring) tally() tally {
 
 // look is what all has cost so far.
 type look struct {
-	at         time.Time
-	hub, redis time.Duration
-	tally      tally
-	published  int64
-	calls      map[string]int
+	at               time.Time
+	hub, redis, self time.Duration
+	tally            tally
+	published        int64
+	calls            map[string]int
 }
 
 func (m *measuring) look(ctx context.Context) (look, error) {
@@ -302,6 +311,9 @@ func (m *measuring) look(ctx context.Context) (look, error) {
 	}
 	var err error
 	if l.redis, err = m.redis.process.CPU(); err != nil {
+		return l, err
+	}
+	if l.self, err = process.Own(); err != nil {
 		return l, err
 	}
 	l.calls, err = m.redis.calls(ctx)

@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -24,6 +25,7 @@ type Result struct {
 
 	HubCPU           float64 `json:"hubCPU"`   // seconds
 	RedisCPU         float64 `json:"redisCPU"` // seconds
+	Busy             float64 `json:"busy"`     // what hubs, Redis, publishers and subscribers took of all cores
 	RSS              int     `json:"rss"`      // of the hubs, with everybody attached, in bytes
 	RSSPerSubscriber float64 `json:"rssPerSubscriber"`
 
@@ -41,6 +43,8 @@ func (r *Result) fill(m *measuring, before, after look) {
 	r.Seconds = after.at.Sub(before.at).Seconds()
 	r.Events, r.Deliveries = after.published-before.published, after.tally.got-before.tally.got
 	r.HubCPU, r.RedisCPU = (after.hub - before.hub).Seconds(), (after.redis - before.redis).Seconds()
+	all := r.HubCPU + r.RedisCPU + (after.self - before.self).Seconds()
+	r.Busy = all / r.Seconds / float64(runtime.NumCPU())
 	r.Commands = since(before.calls, after.calls)
 	r.Reads = reads(r.Commands)
 	r.Latency, r.Joining, r.Late = m.latency.times(), m.joining.times(), m.late.times()
@@ -85,6 +89,7 @@ func (r *Result) String() string {
 	}
 	row("publishers behind schedule", "%s", times(r.Late))
 	row("CPU seconds a million deliveries", "hub %.2f · Redis %.2f", r.HubMicros(), per(r.RedisCPU*micro, r.Deliveries))
+	row("machine busy", "%.0f %%", 100*r.Busy)
 	row("RSS of the hubs", "%.1f MB, %.1f KB a subscriber", float64(r.RSS)/(1<<20), r.RSSPerSubscriber/(1<<10))
 	row("Redis for an event", "%.1f µs, %.2f reads", r.RedisMicros(), r.ReadsPerEvent())
 	row("snapshots after lag", "%d", r.Snapshots)

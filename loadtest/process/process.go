@@ -127,6 +127,9 @@ func (p *Process) Kill() {
 // CPU is how much processor time all threads of the program have taken so far, those that ended included.
 func (p *Process) CPU() (time.Duration, error) { return cpu(p.cmd.Process.Pid) }
 
+// Own is what the calling program itself has taken so far.
+func Own() (time.Duration, error) { return cpu(os.Getpid()) }
+
 // cpu reads the clock that Linux keeps for each process: nanoseconds, where /proc has hundredths of a second.
 func cpu(pid int) (time.Duration, error) {
 	clock := int32(^pid)<<3 | 2 //nolint:gosec // CPUCLOCK_SCHED of a process, as clock_getcpuclockid(3) makes it; pids are below 2^22

@@ -3,7 +3,6 @@ package process
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,13 +15,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The rule: what a process has cost is what it has cost, to the microsecond.
 func TestCPUIsThatOfAllThreads(t *testing.T) {
-	before, err := cpu(os.Getpid())
+	before, err := Own()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for began := time.Now(); time.Since(began) < 20*time.Millisecond; {
 	}
-	after, err := cpu(os.Getpid())
+	after, err := Own()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,148 @@
+// Package compare measures hubs beside their peers and beside what is physically possible, in one run on one machine, and
+// says which goals were reached. Within a row the parties take turns, round by round, so that whatever else the machine
+// does meets all of them; a figure is compared as the median of the rounds' ratios.
+package compare
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/aguihub/aguihub/loadtest/load"
+)
+
+// trial is one party with one workload, measured once in each round of its row.
+type trial struct {
+	name     string
+	party    load.Party
+	workload load.Workload
+}
+
+// goal is what a row shows.
+type goal struct {
+	text     string
+	value    func(*load.Result) float64 // nil is the row's
+	of, over string                     // trials; over is "" where the value itself is compared
+	limit    float64
+	atLeast  bool // the limit is a lower one
+}
+
+// row is one figure of the table of goals.
+type row struct {
+	name   string
+	figure string
+	unit   string
+	value  func(*load.Result) float64
+	trials []trial
+	rounds int
+	goals  []goal
+	also   []column
+	note   string
+	micro  []micro // in place of trials
+}
+
+// column is another figure that is told beside a row's.
+type column struct {
+	name  string
+	value func(*load.Result) float64
+}
+
+// Config of a comparison.
+type Config struct {
+	Hub        string        // program of the hub
+	Self       string        // this program, which has the command raw
+	Centrifugo string        // program of the peer; "" leaves it out
+	Dir        string        // for files; must be there
+	Rows       []string      // names; none for all
+	Quick      bool          // a fiftieth of everything: it shows that the comparison works, and nothing else
+	Rounds     int           // of each row instead of its own; 0 for those
+	Limit      time.Duration // of the whole; what wasn't measured by then is said
+	Log        io.Writer     // what is being measured
+}
+
+// Names are the rows that there are.
+func Names() []string {
+	var names []string
+	for _, r := range rows(Config{}) {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// Run measures all rows. Its error says that it was interrupted; what couldn't be measured is in the report.
+func Run(ctx context.Context, config Config) (*Report, error) {
+	began := time.Now()
+	report := &Report{Machine: describe(ctx, config), Quick: config.Quick}
+	limited, cancel := context.WithTimeout(ctx, config.Limit)
+	defer cancel()
+	for _, r := range rows(config) {
+		if len(config.Rows) > 0 && !slices.Contains(config.Rows, r.name) {
+			continue
+		}
+		if config.Quick {
+			r.shrink()
+		}
+		if config.Rounds > 0 {
+			r.rounds = config.Rounds
+		}
+		report.Rows = append(report.Rows, measureRow(limited, config, r))
+		if ctx.Err() != nil {
+			return report, ctx.Err()
+		}
+	}
+	profileMissed(limited, config, report)
+	report.Took = time.Since(began)
+	return report, nil
+}
+
+// shrink makes a row small.
+func (r *row) shrink() {
+	r.rounds = 1
+	for i := range r.trials {
+		w := &r.trials[i].workload
+		w.Subscribers, w.Runs = (w.Subscribers+49)/50, (w.Runs+49)/50
+		w.History, w.Joins = w.History/50, w.Joins/10
+		w.Warmup, w.Duration = 100*time.Millisecond, 400*time.Millisecond
+	}
+}
+
+// trialLimit bounds one trial beyond its own times: it starts programs and attaches up to ten thousand subscribers.
+const trialLimit = 45 * time.Second
+
+func measureRow(ctx context.Context, config Config, r row) *Row {
+	out := &Row{Name: r.name, Figure: r.figure, row: r, Results: map[string][]*load.Result{}}
+	for _, m := range r.micro {
+		out.measureMicro(ctx, config, m)
+	}
+	for round := range r.rounds {
+		for _, t := range r.trials {
+			if ctx.Err() != nil {
+				out.fail(t.name, context.DeadlineExceeded)
+				break
+			}
+			result, err := measureTrial(ctx, config, t)
+			if err != nil {
+				out.fail(t.name, err)
+			}
+			if result != nil {
+				result.Profile = nil
+			}
+			out.Results[t.name] = append(out.Results[t.name], result) // nil where there is none, so that rounds stay together
+			if result != nil {
+				_, _ = fmt.Fprintf(config.Log, "%s, round %d, %s: %.4g %s, machine %.0f %% busy\n",
+					r.name, round+1, t.name, r.value(result), r.unit, 100*result.Busy)
+			}
+		}
+	}
+	out.conclude()
+	return out
+}
+
+func measureTrial(ctx context.Context, config Config, t trial) (*load.Result, error) {
+	limit := trialLimit + t.workload.Warmup + t.workload.Duration
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return load.Bench{Dir: config.Dir}.Measure(ctx, t.party, t.workload)
+}

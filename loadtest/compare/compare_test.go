@@ -1,0 +1,98 @@
+package compare
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/aguihub/aguihub/loadtest/load"
+	"github.com/aguihub/aguihub/loadtest/process"
+)
+
+// The tests' program is also the one that load.RawTCP starts.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "raw" {
+		if err := load.RunRaw(context.Background(), os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// The rule: the comparison runs through and judges its goals. What its figures are worth, a test can't say.
+func TestAQuickComparison(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("redis-server is not in PATH, and these tests don't skip without it: scripts/setup installs it")
+	}
+	program, err := process.BuildHub(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Run(t.Context(), Config{
+		Hub: program, Self: os.Args[0], Dir: t.TempDir(), Rows: []string{"fanout", "reads"}, Quick: true, Limit: time.Minute, Log: io.Discard,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	report.Markdown(&text)
+	for _, want := range []string{"| lines subprotocol |", "| bare subprotocol |", "| raw TCP |", "lines ≤ 1.25 × a bare TCP write |", "| 1,000 subscribers |", "quick run"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	for _, wrong := range report.Wrong() {
+		if !strings.Contains(wrong, "Centrifugo: not measured") {
+			t.Error(wrong)
+		}
+	}
+}
+
+func TestGoalsAreMediansOfTheRoundsRatios(t *testing.T) {
+	result := func(seconds float64, n int64) *load.Result { return &load.Result{HubCPU: seconds, Deliveries: n} }
+	r := Row{
+		row: row{name: "r", value: hubMicros, unit: "µs", goals: []goal{
+			{text: "met", of: "a", over: "b", limit: 0.5},
+			{text: "missed", of: "a", over: "b", limit: 0.49},
+			{text: "at least", of: "b", over: "a", limit: 2, atLeast: true},
+			{text: "itself", of: "a", limit: 2},
+			{text: "nothing to compare with", of: "a", over: "c", limit: 1},
+		}},
+		Results: map[string][]*load.Result{
+			"a": {result(1, 1e6), result(2, 1e6), nil, result(9, 1e6)},
+			"b": {result(2, 1e6), result(4, 1e6), result(1, 1e6), result(9, 1e6)},
+		},
+	}
+	r.conclude()
+	want := "met 0.5 true, missed 0.5 false, at least 2 true, itself 2 true, "
+	got := ""
+	for _, o := range r.Goals {
+		got += fmt.Sprintf("%s %v %v, ", o.Text, o.Reached, o.Met)
+	}
+	if got != want || len(r.Errors) != 1 || !r.missed() {
+		t.Errorf("%s and %q, want %s", got, r.Errors, want)
+	}
+}
+
+func TestMetricsOfBenchmarksAreRead(t *testing.T) {
+	out := []byte("goos: linux\nBenchmarkFold/text_deltas-2   \t 61\t 18 ns/op\t 553.5 events/s\t 12 B/op\nPASS\n")
+	if v, err := metric(out, "events/s"); err != nil || v != 553.5 {
+		t.Error(v, err)
+	}
+	if _, err := metric(out, "allocs/op"); err == nil {
+		t.Error("a metric that isn't there was found")
+	}
+	if got := pattern("BenchmarkFold/text_deltas"); got != "^BenchmarkFold$/^text[ _]deltas$" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,235 @@
+package compare
+
+import (
+	"time"
+
+	"github.com/aguihub/aguihub/loadtest/load"
+)
+
+// Names of trials that rows share.
+const (
+	lines = "lines subprotocol"
+	bare  = "bare subprotocol"
+	peer  = "Centrifugo"
+	raw   = "raw TCP"
+)
+
+// field makes a party of the rows.
+type field struct{ config Config }
+
+func (f field) hub(name string, o load.HubOptions) load.Party {
+	o.Name, o.Program = name, f.config.Hub
+	return load.Hub(o)
+}
+
+// with adds a trial of the peer, where there is one.
+func (f field) with(trials []trial, name string, recoverAll bool, w load.Workload) []trial {
+	if f.config.Centrifugo == "" && f.config.Hub != "" {
+		return trials
+	}
+	return append(trials, trial{name, load.Centrifugo(name, f.config.Centrifugo, recoverAll), w})
+}
+
+// rows are the table of goals.
+func rows(config Config) []row {
+	f := field{config}
+	return []row{
+		f.fanOut(), f.saturated(), f.latency(), f.memory(), f.idle(), f.redis(), f.reads(), f.attach(), f.deepRecovery(),
+		microRow(),
+	}
+}
+
+func hubMicros(r *load.Result) float64   { return r.HubMicros() }
+func redisMicros(r *load.Result) float64 { return r.RedisMicros() }
+func p99(r *load.Result) float64         { return r.Latency.P99 }
+func p50(r *load.Result) float64         { return r.Latency.P50 }
+func joinP99(r *load.Result) float64     { return r.Joining.P99 }
+func joinP50(r *load.Result) float64     { return r.Joining.P50 }
+func busy(r *load.Result) float64        { return 100 * r.Busy }
+func perSecond(r *load.Result) float64   { return float64(r.Deliveries) / r.Seconds }
+
+func perCPUSecond(r *load.Result) float64 {
+	if r.HubCPU == 0 {
+		return 0
+	}
+	return float64(r.Deliveries) / r.HubCPU
+}
+
+func (f field) fanOut() row {
+	w := load.Workload{Rate: 50, Subscribers: 1000, Duration: 5 * time.Second}
+	trials := []trial{
+		{lines, f.hub(lines, load.HubOptions{}), w},
+		{bare, f.hub(bare, load.HubOptions{Bare: true}), w},
+	}
+	trials = f.with(trials, peer, false, w)
+	trials = append(trials, trial{raw, load.RawTCP(raw, f.config.Self), w})
+	return row{
+		name: "fanout", rounds: 3, unit: "µs", value: hubMicros, trials: trials,
+		figure: "CPU of the hub per delivered event, 1 run × 1,000 subscribers, 230-byte events, 50 events/s",
+		goals: []goal{
+			{text: "lines ≤ 0.65 × Centrifugo", of: lines, over: peer, limit: 0.65},
+			{text: "bare ≤ 0.65 × Centrifugo", of: bare, over: peer, limit: 0.65},
+			{text: "lines ≤ 1.25 × a bare TCP write", of: lines, over: raw, limit: 1.25},
+			{text: "bare ≤ 1.25 × a bare TCP write", of: bare, over: raw, limit: 1.25},
+		},
+		also: []column{{"p99, ms", p99}, {"machine busy, %", busy}},
+	}
+}
+
+func (f field) saturated() row {
+	w := load.Workload{Window: 1024, Subscribers: 200, Duration: 4 * time.Second}
+	trials := []trial{
+		{lines, f.hub(lines, load.HubOptions{}), w},
+		{bare, f.hub(bare, load.HubOptions{Bare: true}), w},
+	}
+	trials = f.with(trials, peer, false, w)
+	trials = append(trials, trial{raw, load.RawTCP(raw, f.config.Self), w})
+	return row{
+		name: "saturated", rounds: 3, unit: "/CPU s", value: perCPUSecond, trials: trials,
+		figure: "Deliveries per CPU second, 200 subscribers, saturated: 1,024 events under way, published by 64",
+		goals: []goal{
+			{text: "lines ≥ 3 × Centrifugo", of: lines, over: peer, limit: 3, atLeast: true},
+			{text: "lines ≥ 5 × one write per event", of: lines, over: raw, limit: 5, atLeast: true},
+			{text: "bare ≥ 3 × one write per event", of: bare, over: raw, limit: 3, atLeast: true},
+		},
+		also: []column{{"delivered/s", perSecond}, {"machine busy, %", busy}},
+	}
+}
+
+func (f field) latency() row {
+	const one, crowd = "one XREAD reader", "200 XREAD readers"
+	w := load.Workload{Rate: 100, Subscribers: 200, Duration: 5 * time.Second}
+	judged := w
+	judged.Judged = 2
+	single := w
+	single.Subscribers = 1
+	trials := []trial{
+		{lines, f.hub(lines, load.HubOptions{}), judged},
+		{bare, f.hub(bare, load.HubOptions{Bare: true}), w},
+	}
+	trials = f.with(trials, peer, false, w)
+	trials = append(trials, trial{one, load.XRead(one), single}, trial{crowd, load.XRead(crowd), w})
+	return row{
+		name: "latency", rounds: 3, unit: "ms", value: p99, trials: trials,
+		figure: "From when an event is due to be published to its receipt, p99, 1 run × 200 subscribers, 100 events/s",
+		goals: []goal{
+			{text: "lines ≤ Centrifugo", of: lines, over: peer, limit: 1},
+			{text: "bare ≤ Centrifugo", of: bare, over: peer, limit: 1},
+			{text: "lines ≤ 2 × a bare XREAD reader", of: lines, over: one, limit: 2},
+			{text: "lines ≤ 2 × as many XREAD readers", of: lines, over: crowd, limit: 2},
+		},
+		also: []column{{"p50, ms", p50}, {"publishers late p99, ms", func(r *load.Result) float64 { return r.Late.P99 }}, {"machine busy, %", busy}},
+	}
+}
+
+// idlers is how many subscribers are attached without an event.
+const idlers = 10_000
+
+// memoryRow is the row whose profile is one of memory.
+const memoryRow = "memory"
+
+func (f field) memory() row {
+	w := load.Workload{Runs: 100, Subscribers: idlers / 100, Settle: true, Warmup: time.Millisecond, Duration: time.Millisecond}
+	trials := []trial{{lines, f.hub(lines, load.HubOptions{}), w}}
+	trials = f.with(trials, peer, false, w)
+	return row{
+		name: memoryRow, rounds: 1, unit: "KB", trials: trials,
+		value:  func(r *load.Result) float64 { return r.RSSPerSubscriber / (1 << 10) },
+		figure: "RSS per idle subscriber, 10,000 of them on 100 runs, after memory is returned, subscriber state included",
+		goals: []goal{
+			{text: "≤ 10 KB", of: lines, limit: 10},
+			{text: "≤ 0.45 × Centrifugo by default", of: lines, over: peer, limit: 0.45},
+		},
+		also: []column{{"RSS of the process, MB", func(r *load.Result) float64 { return float64(r.RSS) / (1 << 20) }}, {"attaching, s", func(r *load.Result) float64 { return r.Attaching }}},
+		note: "What the process held before the first of them came is taken off.",
+	}
+}
+
+func (f field) idle() row {
+	// One round of pings takes 25 s with both.
+	w := load.Workload{Runs: idlers, Subscribers: 1, Warmup: 3 * time.Second, Duration: 25 * time.Second}
+	trials := []trial{{lines, f.hub(lines, load.HubOptions{}), w}}
+	trials = f.with(trials, peer, false, w)
+	redis := func(r *load.Result) float64 { return 100 * r.RedisCPU / r.Seconds }
+	return row{
+		name: "idle", rounds: 1, unit: "% of a core", trials: trials,
+		value:  func(r *load.Result) float64 { return 100 * r.HubCPU / r.Seconds },
+		figure: "Idle cost: 10,000 attached runs without events, pings and sweep on",
+		goals: []goal{
+			{text: "hub ≤ 3 % of a core", of: lines, limit: 3},
+			{text: "hub ≤ 0.5 × Centrifugo", of: lines, over: peer, limit: 0.5},
+			{text: "Redis ≤ 1 % of a core", value: redis, of: lines, limit: 1},
+		},
+		also: []column{
+			{"Redis, % of a core", redis}, {"RSS of the process, MB", func(r *load.Result) float64 { return float64(r.RSS) / (1 << 20) }},
+			{"Redis commands/s", func(r *load.Result) float64 { return float64(r.Reads) / r.Seconds }},
+		},
+	}
+}
+
+func (f field) redis() row {
+	const woken, keyspace, blocked, payload = "hub, woken by PUBLISH", "hub, woken by keyspace events", "hub, XREAD", "XADD and payload in PUB/SUB"
+	w := load.Workload{Runs: 5000, Subscribers: 1, Rate: 0.3, Warmup: 3 * time.Second, Duration: 6 * time.Second}
+	trials := []trial{
+		{woken, f.hub(woken, load.HubOptions{Flags: []string{"--tail=wake"}}), w},
+		{keyspace, f.hub(keyspace, load.HubOptions{Flags: []string{"--tail=wake"}, Quiet: true, Redis: []string{"--notify-keyspace-events", "Kt"}}), w},
+		{payload, load.PubSub(payload), w},
+		{blocked, f.hub(blocked, load.HubOptions{Flags: []string{"--tail=xread"}, Quiet: true}), w},
+	}
+	trials = f.with(trials, peer, false, w)
+	return row{
+		name: "redis", rounds: 2, unit: "µs", value: redisMicros, trials: trials,
+		figure: "Redis CPU per event, 5,000 active runs on one hub, 1,500 events/s",
+		goals: []goal{
+			{text: "woken by PUBLISH ≤ 1.2 × payload in PUB/SUB and XADD", of: woken, over: payload, limit: 1.2},
+			{text: "woken by keyspace events ≤ 1.2 × payload in PUB/SUB and XADD", of: keyspace, over: payload, limit: 1.2},
+		},
+		also: []column{
+			{"Redis, % of a core", func(r *load.Result) float64 { return 100 * r.RedisCPU / r.Seconds }},
+			{"reads per event", func(r *load.Result) float64 { return r.ReadsPerEvent() }},
+			{"p50, ms", p50}, {"p99, ms", p99},
+		},
+	}
+}
+
+func (f field) reads() row {
+	const single, thousand = "1 subscriber", "1,000 subscribers"
+	w := load.Workload{Rate: 20, Subscribers: 1, Duration: 5 * time.Second}
+	crowd := w
+	crowd.Subscribers = 1000
+	return row{
+		name: "reads", rounds: 2, unit: "", value: func(r *load.Result) float64 { return r.ReadsPerEvent() },
+		figure: "Redis reads per event, 1 to 1,000 attached subscribers per run",
+		trials: []trial{{single, f.hub(single, load.HubOptions{}), w}, {thousand, f.hub(thousand, load.HubOptions{}), crowd}},
+		goals:  []goal{{text: "≤ 1.1 ×", of: thousand, over: single, limit: 1.1}},
+	}
+}
+
+func (f field) attach() row {
+	const long, short, longPeer, shortPeer = "run of 100,000 events", "run of 100 events", "Centrifugo, 100,000 events", "Centrifugo, 100 events"
+	w := load.Workload{Rate: 10, Subscribers: 50, Joins: 200, History: 100, Duration: 5 * time.Second}
+	w.Warmup = 2 * time.Second
+	deep := w
+	deep.History = 100_000
+	trials := []trial{{long, f.hub(long, load.HubOptions{}), deep}, {short, f.hub(short, load.HubOptions{}), w}}
+	trials = f.with(trials, shortPeer, true, w)
+	return row{
+		name: "attach", rounds: 3, unit: "ms", value: joinP99, trials: trials,
+		figure: "Attach, from when it is due to where its live tail begins, p99, while 200 attach per second (20 KB conversation)",
+		goals:  []goal{{text: "100,000 events ≤ 2 × 100 events", of: long, over: short, limit: 2}},
+		also:   []column{{"p50, ms", joinP50}, {"hub CPU per attach, ms", func(r *load.Result) float64 { return 1000 * r.HubCPU / max(float64(r.Joining.N), 1) }}, {"machine busy, %", busy}},
+		note:   "Centrifugo's subscribers recover the whole history, which for it is the events; the next row is the same with 100,000.",
+	}
+}
+
+func (f field) deepRecovery() row {
+	const ours, theirs = "hub", "Centrifugo, recovering all"
+	w := load.Workload{Rate: 10, Subscribers: 1, Joins: 1, History: 100_000, Warmup: time.Second, Duration: 6 * time.Second}
+	trials := []trial{{ours, f.hub(ours, load.HubOptions{}), w}}
+	trials = f.with(trials, theirs, true, w)
+	return row{
+		name: "recovery", rounds: 1, unit: "ms", value: joinP50, trials: trials,
+		figure: "Attach to a run of 100,000 events, one a second, p50: the conversation beside the same history recovered",
+		also:   []column{{"hub CPU per attach, ms", func(r *load.Result) float64 { return 1000 * r.HubCPU / max(float64(r.Joining.N), 1) }}},
+	}
+}
