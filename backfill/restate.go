@@ -119,7 +119,7 @@ func (ses *Session) goLive(items []Item, j joined) []Item {
 	if j.view.Ended {
 		items = append(items, ses.end())
 	}
-	ses.items = items
+	ses.items, ses.waited = items, false
 	return items
 }
 

@@ -72,6 +72,7 @@ type Session struct {
 	sub         *hub.Subscriber
 	queue       []*hub.Delivery
 	items       []Item
+	waited      bool // for the live tail since the past was handed out
 
 	clock   clock
 	tailing bool // what Next returns came out of the live tail
@@ -298,15 +299,30 @@ func events(items []Item, lists ...[][]byte) []Item {
 	return items
 }
 
-// live hands on what comes.
+// live hands on what comes. Idle subscribers wait here, each with what is on its stack: handing on is another function's.
 func (ses *Session) live(ctx context.Context) ([]Item, error) {
+	if !ses.waited { // the past was written: its items are as many as it has events
+		ses.items, ses.waited = nil, true
+	}
 	queue, err := ses.sub.Next(ctx, ses.queue)
+	if err != nil {
+		return ses.interrupted(err)
+	}
+	return ses.handOn(queue)
+}
+
+// interrupted is what comes of a live tail that doesn't go on.
+func (ses *Session) interrupted(err error) ([]Item, error) {
 	if errors.Is(err, hub.ErrLagged) {
 		return ses.catchUpAfterLag()
 	}
-	if err != nil {
-		return nil, err
-	}
+	return nil, err
+}
+
+// handOn makes items of deliveries.
+//
+//go:noinline
+func (ses *Session) handOn(queue []*hub.Delivery) ([]Item, error) {
 	ses.queue, ses.lagged, ses.tailing = queue, false, true
 	items := ses.items[:0]
 	for _, d := range queue {

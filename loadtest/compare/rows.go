@@ -140,8 +140,8 @@ func (f field) memory() row {
 			{text: "≤ 10 KB", of: lines, limit: 10},
 			{text: "≤ 0.45 × Centrifugo by default", of: lines, over: peer, limit: 0.45},
 		},
-		also: []column{{"RSS of the process, MB", func(r *load.Result) float64 { return float64(r.RSS) / (1 << 20) }}, {"attaching, s", func(r *load.Result) float64 { return r.Attaching }}},
-		note: "What the process held before the first of them came is taken off.",
+		also: []column{{"RSS of the process, MB", func(r *load.Result) float64 { return float64(r.RSS) / (1 << 20) }}, {"free, MB", func(r *load.Result) float64 { return float64(r.Free) / (1 << 20) }}, {"attaching, s", func(r *load.Result) float64 { return r.Attaching }}},
+		note: "What the process held before the first of them came is taken off, and so is what the Go runtime holds free and has yet to give back.",
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aguihub/aguihub/loadtest/process"
@@ -18,31 +19,51 @@ const (
 	settlePatience = 20 * time.Second
 )
 
-// settle has the hubs collect what is garbage, and waits until their memory doesn't shrink any more.
-func settle(ctx context.Context, m *measuring) error {
+// settle has the hubs collect what is garbage, and waits until their memory doesn't shrink any more. It returns what
+// their runtimes hold free even then and would give back when somebody wanted it.
+func settle(ctx context.Context, m *measuring) (free int, err error) {
 	p, ok := m.system.(profiler)
 	if !ok {
-		return nil
+		return 0, nil
 	}
 	for range 2 { // what the first finalises, the second frees
 		if _, err := fetch(ctx, p.debug()+"heap?gc=1"); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	least, since := 1<<62, time.Now()
 	for deadline := since.Add(settlePatience); time.Since(since) < steady && time.Now().Before(deadline); {
 		rss, err := m.rss()
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if rss < least-least/200 {
 			least, since = rss, time.Now()
 		}
 		if !process.Pause(ctx, 100*time.Millisecond) {
-			return ctx.Err()
+			return 0, ctx.Err()
 		}
 	}
-	return nil
+	text, err := fetch(ctx, p.debug()+"heap?debug=1")
+	if err != nil {
+		return 0, err
+	}
+	idle, err := memStat(text, "HeapIdle")
+	if err != nil {
+		return 0, err
+	}
+	released, err := memStat(text, "HeapReleased")
+	return idle - released, err
+}
+
+// memStat is a field of runtime.MemStats, as a heap profile in words ends with.
+func memStat(text []byte, name string) (int, error) {
+	_, rest, ok := strings.Cut(string(text), "# "+name+" = ")
+	if !ok {
+		return 0, fmt.Errorf("a heap profile without %s", name)
+	}
+	value, _, _ := strings.Cut(rest, "\n")
+	return strconv.Atoi(value)
 }
 
 // profile begins to take a profile, if one is wanted. What it returns waits until it is there.

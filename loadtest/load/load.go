@@ -43,7 +43,7 @@ type Workload struct {
 	History int // events that each run has before anybody attaches; the conversation weighs 20 KB then. Not with Judged
 	// Patience is how long what was published may take to come to everybody: 5 s.
 	Patience time.Duration
-	// Settle waits, before the measuring, until the hub has given back to the system what it doesn't need.
+	// Settle waits, before the measuring, until the first hub has given back to the system what it doesn't need.
 	Settle bool
 	// Profile takes a profile of the first hub; the figures are a little off then.
 	Profile Profile
@@ -152,7 +152,7 @@ func (m *measuring) run(ctx context.Context) (*Result, error) {
 	}
 	r := &Result{Workload: m.w, Attached: m.count(), Attaching: time.Since(attaching).Seconds()}
 	if m.w.Settle {
-		if err := settle(ctx, m); err != nil {
+		if r.Free, err = settle(ctx, m); err != nil {
 			return nil, err
 		}
 	}
@@ -160,7 +160,7 @@ func (m *measuring) run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	if r.Attached > 0 {
-		r.RSSPerSubscriber = float64(r.RSS-bare) / float64(r.Attached)
+		r.RSSPerSubscriber = float64(r.RSS-r.Free-bare) / float64(r.Attached)
 	}
 	if err := m.measure(ctx, r); err != nil {
 		return nil, err

@@ -23,11 +23,12 @@ type Result struct {
 	Joining Times `json:"joining"` // from when a subscriber was due to where its live tail began
 	Late    Times `json:"late"`    // how far behind their schedule publishers were
 
-	HubCPU           float64 `json:"hubCPU"`   // seconds
-	RedisCPU         float64 `json:"redisCPU"` // seconds
-	Busy             float64 `json:"busy"`     // what hubs, Redis, publishers and subscribers took of all cores
-	RSS              int     `json:"rss"`      // of the hubs, with everybody attached, in bytes
-	RSSPerSubscriber float64 `json:"rssPerSubscriber"`
+	HubCPU           float64 `json:"hubCPU"`           // seconds
+	RedisCPU         float64 `json:"redisCPU"`         // seconds
+	Busy             float64 `json:"busy"`             // what hubs, Redis, publishers and subscribers took of all cores
+	RSS              int     `json:"rss"`              // of the hubs, with everybody attached, in bytes
+	Free             int     `json:"free"`             // of it, what their runtimes had yet to give back to the system; 0 where that wasn't waited for
+	RSSPerSubscriber float64 `json:"rssPerSubscriber"` // without what was held before anybody attached, and without Free
 
 	Commands map[string]int `json:"commands"` // that Redis was sent meanwhile
 	Reads    int            `json:"reads"`    // of them, those that don't publish

@@ -73,10 +73,10 @@ var (
 )
 
 // attach writes what the session gives until it ends, the peer leaves or ctx ends, and returns why.
-func (c *conn) attach(ctx context.Context, request backfill.Request) error {
+func (c *conn) attach(ctx context.Context, request *backfill.Request) error {
 	wait := c.waker.Arm(ctx)
 	defer c.waker.Wake()
-	session, err := c.server.service.Attach(ctx, request)
+	session, err := c.begin(ctx, request)
 	if err != nil {
 		return cause(ctx, err)
 	}
@@ -104,6 +104,13 @@ func (c *conn) attach(ctx context.Context, request backfill.Request) error {
 			return err
 		}
 	}
+}
+
+// begin begins the session: apart from attach, on whose stack it would leave room for a request as long as that waits.
+//
+//go:noinline
+func (c *conn) begin(ctx context.Context, request *backfill.Request) (*backfill.Session, error) {
+	return c.server.service.Attach(ctx, *request)
 }
 
 // sendAway tells the peer that it is about to be closed and may come back.

@@ -122,7 +122,7 @@ func (s *Server) handler(thread bool) http.Handler {
 		}
 		go func() { // the handler returns, and with it what net/http holds for a request
 			defer leave()
-			s.serve(ctx, c, request, err)
+			s.serve(ctx, c, &request, err)
 		}()
 	})
 }
@@ -162,14 +162,11 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, protocol protoco
 	return c, true
 }
 
-// serve is the life of a connection. refusal is why it ends at once, nil where it may attach.
-func (s *Server) serve(ctx context.Context, c *conn, request backfill.Request, refusal error) {
+// serve is the life of a connection. refusal is why it ends at once, nil where it may attach. What it keeps on its stack,
+// each idle subscriber has for as long as it stays: a little less of it halved the stack (docs/profiles.md).
+func (s *Server) serve(ctx context.Context, c *conn, request *backfill.Request, refusal error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.cancel = cancel
-	defer cancel(nil)
-	s.stats.accepted.Add(1)
-	s.stats.open.Add(1)
-	defer s.stats.open.Add(-1)
 	s.add(c)
 	defer s.remove(c)
 	if refusal != nil {
@@ -179,20 +176,30 @@ func (s *Server) serve(ctx context.Context, c *conn, request backfill.Request, r
 	var reader sync.WaitGroup
 	reader.Go(func() { c.read(ctx) })
 	defer reader.Wait()
-	err := c.attach(ctx, request)
+	c.finish(request, c.attach(ctx, request))
+}
+
+// finish ends a connection that attached.
+func (c *conn) finish(request *backfill.Request, err error) {
 	if errors.Is(err, backfill.ErrForeign) {
-		c.caller.Load().Late(askOf(&request), "other_thread")
+		c.caller.Load().Late(askOf(request), "other_thread")
 	}
 	c.end(err)
 }
 
+// add counts a connection in.
 func (s *Server) add(c *conn) {
+	s.stats.accepted.Add(1)
+	s.stats.open.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns[c] = struct{}{}
 }
 
+// remove counts it out, and ends what still waits for it.
 func (s *Server) remove(c *conn) {
+	c.cancel(nil)
+	s.stats.open.Add(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
