@@ -47,10 +47,6 @@ func microRow() row {
 				name: "Fold: small events on one core", pkg: "./agui",
 				benchmark: "BenchmarkFold/text_deltas", unit: "events/s", text: "≥ 1,000,000/s", limit: 1e6, atLeast: true,
 			},
-			{
-				name: "Preamble of a 1 MiB conversation, deflated", pkg: "./transport/ws",
-				benchmark: "BenchmarkDeflatedPreamble", unit: "x-raw", text: "≤ 0.35 × raw", limit: 0.35,
-			},
 		},
 	}
 }
