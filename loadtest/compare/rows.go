@@ -34,8 +34,7 @@ func (f field) with(trials []trial, name string, recoverAll bool, w load.Workloa
 func rows(config Config) []row {
 	f := field{config}
 	return []row{
-		f.fanOut(), f.saturated(), f.latency(), f.memory(), f.idle(), f.redis(), f.reads(), f.attach(), f.deepRecovery(),
-		microRow(),
+		microRow(), f.fanOut(), f.saturated(), f.latency(), f.memory(), f.idle(), f.redis(), f.reads(), f.attach(), f.deepRecovery(),
 	}
 }
 
@@ -56,7 +55,7 @@ func perCPUSecond(r *load.Result) float64 {
 }
 
 func (f field) fanOut() row {
-	w := load.Workload{Rate: 50, Subscribers: 1000, Duration: 5 * time.Second}
+	w := load.Workload{Rate: 50, Subscribers: 1000, Duration: 4 * time.Second}
 	trials := []trial{
 		{lines, f.hub(lines, load.HubOptions{}), w},
 		{bare, f.hub(bare, load.HubOptions{Bare: true}), w},
@@ -169,7 +168,7 @@ func (f field) idle() row {
 
 func (f field) redis() row {
 	const woken, keyspace, blocked, payload = "hub, woken by PUBLISH", "hub, woken by keyspace events", "hub, XREAD", "XADD and payload in PUB/SUB"
-	w := load.Workload{Runs: 5000, Subscribers: 1, Rate: 0.3, Warmup: 3 * time.Second, Duration: 6 * time.Second}
+	w := load.Workload{Runs: 5000, Subscribers: 1, Rate: 0.3, Warmup: 2 * time.Second, Duration: 4 * time.Second}
 	trials := []trial{
 		{woken, f.hub(woken, load.HubOptions{Flags: []string{"--tail=wake"}}), w},
 		{keyspace, f.hub(keyspace, load.HubOptions{Flags: []string{"--tail=wake"}, Quiet: true, Redis: []string{"--notify-keyspace-events", "Kt"}}), w},
@@ -214,7 +213,7 @@ func (f field) attach() row {
 	trials := []trial{{long, f.hub(long, load.HubOptions{}), deep}, {short, f.hub(short, load.HubOptions{}), w}}
 	trials = f.with(trials, shortPeer, true, w)
 	return row{
-		name: "attach", rounds: 3, unit: "ms", value: joinP99, trials: trials,
+		name: "attach", rounds: 2, unit: "ms", value: joinP99, trials: trials,
 		figure: "Attach, from when it is due to where its live tail begins, p99, while 200 attach per second (20 KB conversation)",
 		goals:  []goal{{text: "100,000 events ≤ 2 × 100 events", of: long, over: short, limit: 2}},
 		also:   []column{{"p50, ms", joinP50}, {"hub CPU per attach, ms", func(r *load.Result) float64 { return 1000 * r.HubCPU / max(float64(r.Joining.N), 1) }}, {"machine busy, %", busy}},
