@@ -14,6 +14,7 @@ import (
 type memoryWaker struct {
 	log    *Memory
 	deaf   atomic.Bool   // wake-ups get lost
+	mute   atomic.Value  // the key whose wake-ups get lost
 	away   atomic.Bool   // probes fail
 	cut    chan struct{} // ends a listening
 	probes atomic.Int64
@@ -44,7 +45,7 @@ func (w *memoryWaker) listen(ctx context.Context, to ears) error {
 			woken = nil
 		}
 		for _, key := range woken {
-			if !w.deaf.Load() {
+			if !w.deaf.Load() && w.mute.Load() != key {
 				to.woke(key)
 			}
 		}
@@ -147,6 +148,37 @@ func TestAWakeUpThatIsLostIsMadeUpForByTheSweep(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOthersWakeUpsDontHoldUpTheSweep: however many runs are woken meanwhile, one whose wake-up got lost isn't later than
+// the sweep.
+func TestOthersWakeUpsDontHoldUpTheSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newMemory(t)
+		tail, w, _ := newWokenTail(log, false)
+		defer runTail(t, tail)()
+		var r, busy heard
+		defer tail.Follow("r", ID{}, r.sink)()
+		defer tail.Follow("busy", ID{}, busy.sink)()
+		synctest.Wait()
+		appendN(t, log, "r", 1, "woken")
+		appendN(t, log, "busy", 1, "woken")
+		synctest.Wait()
+		if h := tail.Health(); h.Wakes.Keys != 2 {
+			t.Fatalf("%+v", h)
+		}
+		w.mute.Store(log.Keys().Run("r"))
+		appendN(t, log, "r", 1, "lost")
+		began := time.Now()
+		for r.count() < 2 && time.Since(began) <= 2*tail.cfg.Verify {
+			appendN(t, log, "busy", 1, "woken")
+			time.Sleep(minWakeGap / 4)
+			synctest.Wait()
+		}
+		if late := time.Since(began); late > tail.cfg.Verify {
+			t.Errorf("%v late", late)
+		}
+	})
 }
 
 func TestALostSubscriptionLeadsBackToBlockedReadsAtOnce(t *testing.T) {

@@ -39,9 +39,17 @@ func (t *Tail) runWoken(ctx context.Context, s *shard) {
 	var live []*followed
 	count, backoff := maxReadCount, minBackoff
 	var gap time.Duration
-	sweep := time.NewTimer(jittered(t.cfg.Verify / sweepSteps))
+	wait := jittered(t.cfg.Verify / sweepSteps)
+	due := time.Now().Add(wait) // of the next part of the sweep, whether or not wake-ups leave a pause
+	sweep := time.NewTimer(wait)
 	defer sweep.Stop()
 	for {
+		if now := time.Now(); !now.Before(due) {
+			t.sweep(s)
+			wait = jittered(t.cfg.Verify / sweepSteps)
+			due = now.Add(wait)
+			sweep.Reset(wait)
+		}
 		var ok bool
 		if keys, live, gap, ok = t.beginWoken(s, keys[:0], live[:0]); !ok {
 			return
@@ -50,8 +58,6 @@ func (t *Tail) runWoken(ctx context.Context, s *shard) {
 			select {
 			case <-s.signal:
 			case <-sweep.C:
-				t.sweep(s)
-				sweep.Reset(jittered(t.cfg.Verify / sweepSteps))
 			case <-ctx.Done():
 				return
 			}
