@@ -171,8 +171,11 @@ func TestATokenMadeByHand(t *testing.T) {
 	if out := shell(strings.ReplaceAll(use, "http://127.0.0.1:8080", h.base), h.base); !strings.Contains(out, `"runs"`) || !strings.Contains(out, "RUN_FINISHED") {
 		t.Errorf("the token opens nothing: %s", out)
 	}
-	if code, _, stderr := run(t, "", "attach", "r1", "--url", h.base); code == 0 || !strings.Contains(stderr, "4401") {
+	if code, _, stderr := run(t, "", "attach", "r1", "--url", h.base); code == 0 || !strings.Contains(stderr, "4401") || !strings.Contains(stderr, "AGUIHUB_TOKEN") {
 		t.Errorf("without it: exit code %d: %s", code, stderr)
+	}
+	if code, _, stderr := run(t, "", "cancel", "r1", "--url", h.base); code == 0 || !strings.Contains(stderr, "token_missing") || !strings.Contains(stderr, "AGUIHUB_TOKEN") {
+		t.Errorf("a cancel without it: exit code %d: %s", code, stderr)
 	}
 }
 

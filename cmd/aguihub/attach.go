@@ -196,6 +196,8 @@ func (c *attachCommand) closed(ctx context.Context, err error) error {
 		return nil
 	case websocket.StatusCode(transport.CloseUnknownRun):
 		return &closedError{ce, fmt.Sprintf("unknown run %s: nobody has published to it, or it isn't yours to see (4404 %s)", c.ID, ce.Reason)}
+	case websocket.StatusCode(transport.CloseToken):
+		return &closedError{ce, fmt.Sprintf("the hub closed the connection: %d %s%s", ce.Code, ce.Reason, c.tokenHint())}
 	default:
 		return &closedError{ce, fmt.Sprintf("the hub closed the connection: %d %s", ce.Code, ce.Reason)}
 	}

@@ -30,6 +30,14 @@ func (h hubFlag) show(header http.Header) {
 	}
 }
 
+// tokenHint says how this program is given a token, where it has none.
+func (h hubFlag) tokenHint() string {
+	if h.Token != "" {
+		return ""
+	}
+	return " (this program takes it from AGUIHUB_TOKEN)"
+}
+
 // endpoint builds a URL of the hub of path segments, which it escapes.
 func (h hubFlag) endpoint(segments ...string) (*url.URL, error) {
 	u, err := url.Parse(h.URL)
@@ -62,6 +70,9 @@ func (p *problem) Error() string {
 	}
 	if text == "" {
 		text = http.StatusText(p.Status)
+	}
+	if p.Code == "token_missing" {
+		text += hubFlag{}.tokenHint()
 	}
 	if p.Code != "" {
 		return fmt.Sprintf("the hub answered %d %s: %s", p.Status, p.Code, text)

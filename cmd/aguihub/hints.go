@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -74,12 +75,21 @@ func hint(reason, detail string, raw []byte) string {
 			return text
 		}
 	}
+	if reason == "not_json" && framed(raw) {
+		return "This is a line of an event stream: write what follows data: and nothing else. sed -n 's/^data: *//p' FILE has the events alone."
+	}
 	for _, r := range hintRules {
 		if r.reason == reason && strings.Contains(detail, r.detail) {
 			return r.hint
 		}
 	}
 	return ""
+}
+
+// framed tells a line of an event stream, as SDKs' encoders write it and agents answer over HTTP.
+func framed(raw []byte) bool {
+	field, _, found := bytes.Cut(raw, []byte(":"))
+	return found && slices.Contains([]string{"data", "event", "id", "retry", ""}, string(field))
 }
 
 // caseHint finds fields in snake case or other spellings, as serialisers without aliases write them.

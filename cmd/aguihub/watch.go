@@ -43,8 +43,14 @@ func (p *process) checkRedis(ctx context.Context) error {
 		p.logger.Warn("Redis throws keys with an expiry away when its memory is full: runs that have ended may go before --retention. noeviction keeps them",
 			zap.String("maxmemory_policy", server.Policy))
 	}
-	p.logger.Info("Redis", zap.String("version", server.Version), zap.String("maxmemory_policy", server.Policy),
-		zap.Int64("maxmemory", server.Limit), zap.String("wake_ups", p.stacks[0].redis.WakeUps()))
+	var fields []zap.Field
+	if server.Version != "" { // the embedded one tells of neither
+		fields = append(fields, zap.String("version", server.Version))
+	}
+	if server.Policy != "" {
+		fields = append(fields, zap.String("maxmemory_policy", server.Policy), zap.Int64("maxmemory", server.Limit))
+	}
+	p.logger.Info("Redis", append(fields, zap.String("wake_ups", p.stacks[0].redis.WakeUps()))...)
 	return nil
 }
 
