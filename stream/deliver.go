@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -58,10 +57,10 @@ func (t *Tail) assign(keys []position, live []*followed, replies []reply) []deli
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, r := range replies {
-		switch {
-		case errors.Is(r.err, ErrLost):
+		if len(r.lost) > 0 {
 			live[r.key].fresh = true // for those who follow on
-		case r.err != nil:
+		}
+		if r.err != nil {
 			live[r.key].bad, live[r.key].badUntil = r.err, time.Now().Add(badKeyWait)
 		}
 	}
@@ -72,36 +71,42 @@ func (t *Tail) assign(keys []position, live []*followed, replies []reply) []deli
 	}
 	var ds []delivery
 	for _, r := range replies {
-		fk := live[r.key]
-		for _, f := range fk.followers {
-			d := delivery{follower: f, err: r.err}
-			switch {
-			case f.busy:
-				fk.wakes.missed = true
-				continue
-			case f.lost, f.pos.Less(keys[r.key].after): // came while reading: its turn is the next read
-				continue
-			case errors.Is(r.err, ErrLost):
-				if f.pos != keys[r.key].after || !f.lose() {
-					continue
-				}
-			case r.err != nil:
-				if f.told != nil {
-					continue
-				}
-				f.told = r.err
-			default:
-				if d.messages = after(r.messages, f.pos); len(d.messages) == 0 {
-					continue
-				}
-				newest := d.messages[len(d.messages)-1]
-				f.pos, f.sum, f.summed = newest.id, newest.sum(), true
+		for _, f := range live[r.key].followers {
+			if d, some := f.take(keys[r.key], r); some {
+				f.busy = true
+				ds = append(ds, d)
 			}
-			f.busy = true
-			ds = append(ds, d)
 		}
 	}
 	return ds
+}
+
+// take is what a reply has for the follower, whose position moves. Caller holds Tail.mu.
+func (f *follower) take(at position, r reply) (d delivery, some bool) {
+	d = delivery{follower: f, err: r.err}
+	there := func(p position) bool { return p.after == f.pos }
+	switch {
+	case f.busy:
+		f.of.wakes.missed = true
+		return d, false
+	case f.lost, f.pos != at.after && !slices.ContainsFunc(at.ahead, there): // came while reading: its turn is the next read
+		return d, false
+	case slices.Contains(r.lost, f.pos):
+		d.err = ErrLost
+		f.lose()
+	case r.err != nil:
+		if f.told != nil {
+			return d, false
+		}
+		f.told = r.err
+	default:
+		if d.messages = after(r.messages, f.pos); len(d.messages) == 0 {
+			return d, false
+		}
+		newest := d.messages[len(d.messages)-1]
+		f.pos, f.sum, f.summed = newest.id, newest.sum(), true
+	}
+	return d, true
 }
 
 // forgive has the next error told again: the key was looked at singly and is well.

@@ -258,6 +258,15 @@ func (m *Memory) Lose(run RunID, last ID) {
 	}
 }
 
+// LoseRegistry forgets what the registry and a thread's index hold, as a failover that takes the announcements and leaves
+// the runs would.
+func (m *Memory) LoseRegistry(thread ThreadID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.streams, m.keys.Runs())
+	delete(m.zsets, m.keys.Thread(thread))
+}
+
 // NewTail returns a tail of this log.
 func (m *Memory) NewTail(cfg TailConfig) *Tail {
 	return newTail(&memorySource{log: m, woken: make(map[uint64]chan struct{}), closed: make(chan struct{})}, m.keys, cfg)

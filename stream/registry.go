@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -154,14 +155,15 @@ func (r *Registry) thread(ctx context.Context, thread ThreadID, limit int, run R
 }
 
 // Follow calls sink with the entries after after, those that are there and those that come, under the
-// contract of [Tail.Follow]. An error that concerns the registry alone (its key is of another type) isn't told
-// here: List and Last return it. Following goes on when the key is well again.
+// contract of [Tail.Follow], but for two errors. That the registry lost the entry at the follower's position is told by a
+// call without entries, and what comes then are its entries from the first on. An error that concerns the registry alone
+// (its key is of another type) isn't told here: List and Last return it. Following goes on when the key is well again.
 func (r *Registry) Follow(after ID, sink func([]RunEvent)) (stop func()) {
 	return r.tail.followKey(r.keys.Runs(), after, true, func(ms []message, err error) {
-		if err != nil {
-			return
-		}
-		if events := r.events(ms); len(events) > 0 {
+		switch events := r.events(ms); {
+		case errors.Is(err, ErrLost):
+			sink(nil)
+		case len(events) > 0:
 			sink(events)
 		}
 	})

@@ -153,6 +153,8 @@ type position struct {
 
 	sum    uint32 // of the entry at after, where summed
 	summed bool
+
+	ahead []position // where others of the key's followers stand, behind after
 }
 
 // reply is what a read found for one of its keys.
@@ -160,6 +162,7 @@ type reply struct {
 	key      int // index into the keys that were asked for
 	messages []message
 	err      error
+	lost     []ID // of the key's positions, those whose entry is gone
 }
 
 // message is an entry as any stream has it.
@@ -193,7 +196,7 @@ type followed struct {
 type follower struct {
 	// static
 	sink    func([]message, error)
-	rewinds bool          // begins anew where its position is lost, instead of being told
+	rewinds bool          // begins anew where its position is lost, once it was told
 	gate    chan struct{} // a lock, held while the sink runs; as a channel, because testing/synctest sees waits for it
 	of      *followed
 
@@ -406,7 +409,7 @@ func (t *Tail) beginRead(s *shard, keys []position, live []*followed) ([]positio
 		if f == nil {
 			continue
 		}
-		keys = append(keys, position{key: fk.key, after: f.pos, fresh: fk.fresh || fk.bad != nil, sum: f.sum, summed: f.summed})
+		keys = append(keys, fk.position(f))
 		live = append(live, fk)
 		fk.fresh, fk.bad = false, nil
 	}
@@ -423,6 +426,29 @@ func (fk *followed) readFrom() *follower {
 		}
 	}
 	return first
+}
+
+// position is where the key is read from for f, and where those stand that have more.
+func (fk *followed) position(f *follower) position {
+	at := f.position()
+	at.fresh, at.ahead = fk.fresh || fk.bad != nil, fk.ahead(f.pos)
+	return at
+}
+
+// ahead returns where the followers stand that can take a batch and have more than pos.
+func (fk *followed) ahead(pos ID) (at []position) {
+	for _, f := range fk.followers {
+		there := func(p position) bool { return p.after == f.pos }
+		if !f.busy && !f.lost && pos.Less(f.pos) && !slices.ContainsFunc(at, there) {
+			at = append(at, f.position())
+		}
+	}
+	return at
+}
+
+// position is where the follower stands.
+func (f *follower) position() position {
+	return position{key: f.of.key, after: f.pos, sum: f.sum, summed: f.summed}
 }
 
 // endRead notes how a read went.

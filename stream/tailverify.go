@@ -8,8 +8,8 @@ import (
 
 // verify looks whether the entries that the positions name are still there and still the same, so that no loss goes
 // unnoticed: for each key that the read found something for, before that is handed over; for keys that are read anew,
-// which all are after an error; and for all others once in [TailConfig.Verify]. A position whose entry is gone is
-// answered with ErrLost in place of entries.
+// which all are after an error; and for all others once in [TailConfig.Verify]. Positions whose entry is gone are named
+// in the key's reply.
 func (t *Tail) verify(ctx context.Context, s *shard, keys []position, live []*followed, replies []reply) ([]reply, error) {
 	all := time.Since(s.verified) >= s.verifyIn
 	found := make(map[int]int, len(replies)) // key → reply
@@ -20,17 +20,22 @@ func (t *Tail) verify(ctx context.Context, s *shard, keys []position, live []*fo
 	var asked []position
 	for i, k := range keys {
 		r, some := found[i]
-		if k.after.IsZero() || some && replies[r].err != nil || !all && !k.fresh && !some {
+		if some && replies[r].err != nil || !all && !k.fresh && !some {
 			continue
 		}
-		which, asked = append(which, i), append(asked, k)
+		if !k.after.IsZero() {
+			which, asked = append(which, i), append(asked, k)
+		}
+		for _, p := range k.ahead {
+			which, asked = append(which, i), append(asked, p)
+		}
 	}
 	if len(asked) > 0 {
 		anchors, err := t.src.anchors(ctx, s.id, asked)
 		if err != nil {
 			return nil, err
 		}
-		replies = t.judge(keys, live, replies, which, anchors)
+		replies = t.judge(live, replies, which, asked, anchors)
 	}
 	if all {
 		s.verified, s.verifyIn = time.Now(), jittered(t.cfg.Verify)
@@ -38,24 +43,25 @@ func (t *Tail) verify(ctx context.Context, s *shard, keys []position, live []*fo
 	return replies, nil
 }
 
-// judge puts ErrLost in place of what was read behind positions whose entry is gone. which are the keys that the anchors
-// are of.
-func (t *Tail) judge(keys []position, live []*followed, replies []reply, which []int, anchors []anchor) []reply {
+// judge names the positions whose entry is gone in the replies of their keys. The anchors are of the positions that were asked
+// for, which of the keys that these belong to.
+func (t *Tail) judge(live []*followed, replies []reply, which []int, asked []position, anchors []anchor) []reply {
 	found := make(map[int]int, len(replies)) // key → reply
 	for i, r := range replies {
 		found[r.key] = i
 	}
 	for n, a := range anchors {
-		i := which[n]
+		i, at := which[n], asked[n]
 		switch r, some := found[i]; {
 		case a.unread:
-		case a.held && keys[i].summed && keys[i].sum == a.sum:
-		case a.held && !keys[i].summed:
-			t.learn(live[i], keys[i].after, a.sum)
+		case a.held && at.summed && at.sum == a.sum:
+		case a.held && !at.summed:
+			t.learn(live[i], at.after, a.sum)
 		case some:
-			replies[r] = reply{key: i, err: ErrLost}
+			replies[r].lost = append(replies[r].lost, at.after)
 		default:
-			replies = append(replies, reply{key: i, err: ErrLost})
+			found[i] = len(replies)
+			replies = append(replies, reply{key: i, lost: []ID{at.after}})
 		}
 	}
 	slices.SortFunc(replies, func(a, b reply) int { return a.key - b.key })
@@ -94,13 +100,12 @@ func (t *Tail) learn(fk *followed, at ID, sum uint32) {
 	}
 }
 
-// lose tells a follower that the entry at its position is gone, or begins anew where it wants that. It reports whether
-// there is something to tell. Caller holds Tail.mu.
-func (f *follower) lose() bool {
+// lose has a follower know that the entry at its position is gone: nothing more comes, or all from the first entry on where
+// it wants that. Caller holds Tail.mu.
+func (f *follower) lose() {
 	if f.rewinds {
 		f.pos, f.sum, f.summed = ID{}, 0, false
-		return false
+		return
 	}
 	f.lost = true
-	return true
 }

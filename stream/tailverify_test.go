@@ -173,3 +173,42 @@ func TestTheRegistryIsHeardAnewWhereItWasLost(t *testing.T) {
 		}
 	})
 }
+
+// The rule: each follower is told of its loss before any later entry, wherever others of the same run stand, such as one who
+// read anew what is left.
+func TestALossIsToldToEachFollowerOfARun(t *testing.T) {
+	type kind struct{ later, woken bool }
+	for name, k := range map[string]kind{
+		"while the run is quiet": {}, "before what follows": {later: true},
+		"while the run is quiet, by wake-ups": {woken: true}, "before what follows, by wake-ups": {later: true, woken: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := newMemory(t)
+				tail := log.NewTail(TailConfig{})
+				if k.woken {
+					tail, _, _ = newWokenTail(log, true)
+				}
+				defer runTail(t, tail)()
+				ids := appendN(t, log, "r", 10, "event")
+				var old, anew heard
+				defer tail.Follow("r", ids[8], old.sink)()
+				synctest.Wait()
+				log.Lose("r", ids[5])
+				defer tail.Follow("r", ids[5], anew.sink)()
+				if k.later {
+					synctest.Wait()
+					appendN(t, log, "r", 1, "later")
+				}
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if len(old.entries) != 1 || len(old.errs) != 1 || !errors.Is(old.errs[0], ErrLost) {
+					t.Errorf("who had what is lost got %d entries, and was told %v", len(old.entries), old.errs)
+				}
+				if want := map[bool]int{true: 1}[k.later]; len(anew.entries) != want || len(anew.errs) > 0 {
+					t.Errorf("who read what is left got %d entries, not %d, and was told %v", len(anew.entries), want, anew.errs)
+				}
+			})
+		})
+	}
+}

@@ -143,7 +143,7 @@ func (t *Tail) beginWoken(s *shard, keys []position, live []*followed) ([]positi
 		if f == nil {
 			continue
 		}
-		keys = append(keys, position{key: fk.key, after: f.pos, fresh: fk.fresh || fk.bad != nil, sum: f.sum, summed: f.summed})
+		keys = append(keys, fk.position(f))
 		live = append(live, fk)
 		fk.fresh, fk.bad = false, nil
 	}
@@ -154,15 +154,21 @@ func (t *Tail) beginWoken(s *shard, keys []position, live []*followed) ([]positi
 
 // readWoken reads and verifies.
 func (t *Tail) readWoken(ctx context.Context, s *shard, keys []position, live []*followed, count int) ([]reply, error) {
-	replies, anchors, err := t.src.readAnchored(ctx, s.id, keys, count)
+	which := make([]int, len(keys))
+	asked := slices.Clip(keys)
+	for i, k := range keys {
+		which[i] = i
+		for _, p := range k.ahead {
+			which, asked = append(which, i), append(asked, p)
+		}
+	}
+	replies, anchors, err := t.src.readAnchored(ctx, s.id, asked, count)
 	if err != nil {
 		return nil, err
 	}
-	which := make([]int, len(keys))
-	for i := range which {
-		which[i] = i
-	}
-	return t.judge(keys, live, replies, which, anchors), nil
+	// What is behind the others' positions is among what is behind the key's.
+	replies = slices.DeleteFunc(replies, func(r reply) bool { return r.key >= len(keys) })
+	return t.judge(live, replies, which, asked, anchors), nil
 }
 
 // endWoken notes how a read went and what is to be read again. A key that can't be read is left to blocked reads, which
