@@ -19,12 +19,12 @@ func (ses *Session) lost(ctx context.Context) ([]Item, error) {
 	ses.step = ses.lost
 	if !ses.attached && ses.at.Entry.IsZero() { // nothing was sent
 		ses.leaveRun()
-		ses.step = ses.openRun
+		ses.step = ses.opening()
 		return nil, nil
 	}
 	reason, bounds, err := ses.whyLost(ctx, ses.current.run)
 	if err == nil && ses.thread != nil {
-		err = ses.thread.prune(ctx, ses.service.log)
+		err = ses.service.threads.renew(ctx, ses.thread)
 	}
 	if errors.Is(err, stream.ErrUnavailable) {
 		return nil, sleep(ctx, lostRetry)
@@ -45,12 +45,32 @@ func (ses *Session) lost(ctx context.Context) ([]Item, error) {
 	ses.at, ses.attached, ses.lagged = stream.Cursor{}, false, false
 	ses.held, ses.finished = agui.Holder{}, nil
 	ses.request.After = ""
-	ses.step = ses.openRun
-	if ses.thread != nil {
-		ses.step = ses.openThread
-	}
+	ses.step = ses.opening()
 	ses.service.countReset(reason)
 	return []Item{line}, nil
+}
+
+// opening is how the session begins.
+func (ses *Session) opening() func(context.Context) ([]Item, error) {
+	if ses.thread != nil {
+		return ses.openThread
+	}
+	return ses.openRun
+}
+
+// vanished goes on at the end of a run whose next one was announced and isn't there any more: with another, or with the same
+// should it come back.
+func (ses *Session) vanished(ctx context.Context) ([]Item, error) {
+	ses.service.losses.Add(1)
+	err := ses.service.threads.renew(ctx, ses.thread)
+	switch {
+	case errors.Is(err, stream.ErrUnavailable):
+		return nil, sleep(ctx, lostRetry)
+	case err != nil:
+		return nil, err
+	}
+	ses.step = ses.over
+	return nil, nil
 }
 
 // whyLost says what became of the newest entry that the subscriber has, which is of this run, and what is left of the

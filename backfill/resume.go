@@ -269,20 +269,21 @@ func (ses *Session) overRuns(ctx context.Context, items []Item, j joined, c stre
 	}
 	before := ses.current
 	ses.current = next
-	ses.step = func(ctx context.Context) ([]Item, error) { return ses.enterOver(ctx, items, before) }
-	return ses.enterOver(ctx, items, before)
+	ses.step = func(ctx context.Context) ([]Item, error) { return ses.enterOver(ctx, items, before, j) }
+	return ses.enterOver(ctx, items, before, j)
 }
 
-// enterOver restates the current run inside the bracket that items have opened.
-func (ses *Session) enterOver(ctx context.Context, items []Item, before threadRun) ([]Item, error) {
+// enterOver restates the current run inside the bracket that items have opened. j is where the run before stands, which has
+// ended.
+func (ses *Session) enterOver(ctx context.Context, items []Item, before threadRun, j joined) ([]Item, error) {
 	if err := ses.enter(ctx); err != nil {
 		if !errors.Is(err, ErrUnknownRun) && !errors.Is(err, hub.ErrLost) {
 			return nil, err
 		}
-		// Deleted since: the bracket ends with the run before.
-		ses.current = before
-		ses.step = ses.over
-		return append(items, live(stream.Cursor{}, 0)), nil
+		// It isn't there any more: the bracket ends with the run before.
+		ses.current, ses.at, ses.endAt = before, j.cursor, j.end
+		ses.step = ses.vanished
+		return append(items, live(ses.place(j.cursor), 0), ended(before.run)), nil
 	}
 	ses.feed.With(func(stream.ID) {
 		if ses.machine.parent != before.run {

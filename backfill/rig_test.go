@@ -55,6 +55,25 @@ type hookedLog struct {
 	mu     sync.Mutex
 	reads  int
 	behind func(page int, p stream.Page) // called without the lock
+	bounds func()                        // after Bounds; called without the lock
+}
+
+func (l *hookedLog) Bounds(ctx context.Context, runs ...stream.RunID) ([]stream.Bounds, error) {
+	b, err := l.Memory.Bounds(ctx, runs...)
+	l.mu.Lock()
+	behind := l.bounds
+	l.mu.Unlock()
+	if behind != nil && err == nil {
+		behind()
+	}
+	return b, err
+}
+
+// hookBounds has behind called after each look at bounds from now on; nil for none.
+func (l *hookedLog) hookBounds(behind func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bounds = behind
 }
 
 func (l *hookedLog) Range(ctx context.Context, run stream.RunID, after stream.ID, entries, bytes int) (stream.Page, error) {

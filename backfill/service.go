@@ -110,7 +110,7 @@ type Service struct {
 	threads  *threads
 	stats    stats
 	keeper   *keeper
-	losses   atomic.Int64 // noticed by sessions, and deletions: whoever remembers runs looks anew
+	losses   atomic.Int64 // noticed by sessions and in the registry, and deletions: whoever remembers runs looks anew
 }
 
 // New starts a service whose goroutines end with ctx; Close waits for them. newest is the registry's newest entry as

@@ -95,7 +95,7 @@ func (s *Service) Attach(ctx context.Context, r Request) (*Session, error) {
 		return nil, err
 	}
 	ses.thread, ses.release = th, release
-	ses.step = ses.openThread
+	ses.step = ses.opening()
 	return ses, nil
 }
 
@@ -236,9 +236,25 @@ func (ses *Session) openThread(ctx context.Context) ([]Item, error) {
 			ses.clock.began = time.Time{} // there is nothing that it could be brought up to
 			return append(ses.resetOfNothing(), attached("", ses.thread.id, true, ses.service.config.Name)), nil
 		}
-		ses.current = r
+		return ses.openNewest(ctx, r)
 	}
 	return ses.openRun(ctx)
+}
+
+// openNewest opens the run of the thread that started last. Where it isn't there any more the session begins again.
+func (ses *Session) openNewest(ctx context.Context, r threadRun) ([]Item, error) {
+	ses.current = r
+	items, err := ses.openRun(ctx)
+	if !errors.Is(err, ErrUnknownRun) {
+		return items, err
+	}
+	if err := ses.service.threads.renew(ctx, ses.thread); err != nil {
+		return nil, err
+	}
+	if now, ok, _ := ses.thread.newest(); ok && now.run == r.run {
+		return nil, err // it has entries, but none that begins it
+	}
+	return nil, nil
 }
 
 // resetOfNothing is the reset of a cursor on a thread that has no run.
@@ -267,8 +283,7 @@ func (ses *Session) awaitFirst(ctx context.Context) ([]Item, error) {
 			return nil, nil
 		}
 	}
-	ses.current = r
-	return ses.openRun(ctx)
+	return ses.openNewest(ctx, r)
 }
 
 func (ses *Session) attachedItem(full bool) Item {
@@ -388,8 +403,8 @@ func (ses *Session) over(ctx context.Context) ([]Item, error) {
 func (ses *Session) enterNext(ctx context.Context, before threadRun) ([]Item, error) {
 	if err := ses.enter(ctx); err != nil {
 		if errors.Is(err, ErrUnknownRun) || errors.Is(err, hub.ErrLost) {
-			ses.step = ses.over
-			return nil, nil // it was there when it was announced: deleted since
+			ses.current, ses.step = before, ses.vanished
+			return nil, nil
 		}
 		return nil, err
 	}

@@ -68,6 +68,9 @@ func (t *threads) close() {
 }
 
 func (t *threads) heard(events []stream.RunEvent) {
+	if len(events) == 0 { // the registry lost entries, and threads may have lost runs: the sweep announces them again
+		t.service.losses.Add(1)
+	}
 	for _, e := range events {
 		if e.State.Known() {
 			t.service.stats.states.Add(string(e.State))
@@ -162,6 +165,15 @@ func (t *threads) list(ctx context.Context, th *thread) error {
 	return nil
 }
 
+// renew looks after a loss which runs the thread has. Those whose streams are gone are taken out, and those that are there are
+// met, also where one came back while it was looked, so that its announcement was taken for that of a known run.
+func (t *threads) renew(ctx context.Context, th *thread) error {
+	if err := th.prune(ctx, t.service.log); err != nil {
+		return err
+	}
+	return t.list(ctx, th)
+}
+
 // meet waits, beside the caller, until an announced run has started.
 func (t *threads) meet(th *thread, run stream.RunID) {
 	th.mu.Lock()
@@ -208,21 +220,22 @@ func (t *threads) await(ctx context.Context, th *thread, run stream.RunID) bool 
 	return true
 }
 
-// add puts a started run at its place.
+// add puts a started run at its place, also one that began anew behind others.
 func (th *thread) add(r threadRun) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	th.known[r.run] = true
-	at := len(th.started)
-	for i, x := range th.started {
-		if x.run == r.run {
+	if i := slices.IndexFunc(th.started, func(x threadRun) bool { return x.run == r.run }); i >= 0 {
+		if !th.started[i].start.Less(r.start) {
 			return
 		}
-		if r.start.Less(x.start) && i < at {
-			at = i
-		}
+		th.started = slices.Delete(th.started, i, i+1)
 	}
-	th.started = append(th.started[:at], append([]threadRun{r}, th.started[at:]...)...)
+	at := slices.IndexFunc(th.started, func(x threadRun) bool { return r.start.Less(x.start) })
+	if at < 0 {
+		at = len(th.started)
+	}
+	th.started = slices.Insert(th.started, at, r)
 	close(th.changed)
 	th.changed = make(chan struct{})
 }
