@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"time"
 
@@ -87,8 +88,11 @@ func (d *discovery) page(ctx context.Context, runs []stream.RunID) error {
 // meet announces a run that has started. known says that it needn't be looked at again.
 func (d *discovery) meet(ctx context.Context, run stream.RunID) (known bool, err error) {
 	page, err := d.service.log.Range(ctx, run, stream.ID{}, headEntries, headBytes)
-	if err != nil {
-		return true, ctx.Err() // a key of another type, or Redis is away: the next sweep is soon enough
+	switch {
+	case errors.Is(err, stream.ErrWrongType), errors.Is(err, stream.ErrDenied):
+		return true, nil
+	case err != nil: // Redis is away, or changes its roles: the next sweep looks again
+		return false, ctx.Err()
 	}
 	st, ok, err := d.service.startOf(ctx, run, page.Entries)
 	if err != nil {
