@@ -234,7 +234,7 @@ func (p *producer) some(ctx context.Context) error {
 func (p *producer) trim(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.started || p.ended.Load() {
+	if !p.started || p.ended.Load() || p.n >= p.length-1 { // then its message is closed, and nothing more can be said
 		return nil
 	}
 	const keep = 5
