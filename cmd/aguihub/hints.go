@@ -75,6 +75,9 @@ func hint(reason, detail string, raw []byte) string {
 			return text
 		}
 	}
+	if reason == "malformed" && raw == nil && strings.HasSuffix(detail, "got nothing") {
+		return "The field is required: add it. AG-UI writes names in camelCase: messageId, not message_id (in Python: by_alias=True)."
+	}
 	if reason == "not_json" && framed(raw) {
 		return "This is a line of an event stream: write what follows data: and nothing else. sed -n 's/^data: *//p' FILE has the events alone."
 	}

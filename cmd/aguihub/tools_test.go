@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aguihub/aguihub/stream/streamtest"
 )
 
 func TestTools(t *testing.T) {
@@ -32,6 +34,16 @@ func TestTools(t *testing.T) {
 		code, stdout, _ = run(t, "", "check", "p1", "--url", h.base)
 		if code != 0 || !strings.Contains(stdout, "clean") || strings.Contains(stdout, "note:") {
 			t.Errorf("check: exit code %d: %s", code, stdout)
+		}
+	})
+	t.Run("check of a run tells of camelCase, though the hub doesn't keep the event", func(t *testing.T) {
+		t.Parallel()
+		agent := streamtest.Client(t, h.redis)
+		for _, event := range []string{`{"type":"RUN_STARTED","threadId":"t-c1","runId":"c1"}`, `{"type":"TEXT_MESSAGE_START","message_id":"m","role":"assistant"}`} {
+			xadd(t, agent, "c1", event)
+		}
+		if code, stdout, stderr := run(t, "", "check", "c1", "--url", h.base); code != 1 || !strings.Contains(stdout, "camelCase") {
+			t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 		}
 	})
 	t.Run("publish says where nothing was read", func(t *testing.T) {
