@@ -74,11 +74,15 @@ func (ses *Session) resume(ctx context.Context) ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, restarted := false, false
+	before, restarted, unbegun := false, false, false
 	ses.feed.With(func(stream.ID) {
-		before, restarted = c.Entry.Less(ses.machine.start), ses.machine.restarted
+		m := ses.machine
+		before, restarted = c.Entry.Less(m.start), m.restarted
+		unbegun = m.start.IsZero() && (m.end.IsZero() || c.Entry.Less(m.end))
 	})
 	switch {
+	case unbegun:
+		return ses.withoutStart(ctx, c)
 	case before && restarted:
 		return ses.reset(ctx, resetRestarted)
 	case before:
@@ -90,20 +94,35 @@ func (ses *Session) resume(ctx context.Context) ([]Item, error) {
 // beforeStart attaches one whose cursor lies before the run's start, as this hub knows it. Where an agent trimmed what was
 // before, the start may be one with which the run began anew, and the subscriber holds what another hub had made of that.
 func (ses *Session) beforeStart(ctx context.Context) ([]Item, error) {
-	first, err := ses.service.log.Range(ctx, ses.current.run, stream.ID{}, 1, 1)
-	if err != nil {
+	switch missing, err := ses.incomplete(ctx); {
+	case err != nil:
 		return nil, err
-	}
-	if len(first.Entries) > 0 {
-		missing, err := ses.service.incomplete(ctx, ses.current.run, first.Entries[0])
-		if err != nil {
-			return nil, err
-		}
-		if missing {
-			return ses.reset(ctx, resetRestarted)
-		}
+	case missing:
+		return ses.reset(ctx, resetRestarted)
 	}
 	return ses.restate(nil, modeFresh) // nothing of the run had been sent
+}
+
+// withoutStart attaches one whose cursor is of a run that, as this hub knows it, hasn't begun. Where an agent trimmed the
+// start, nothing behind the cursor can be sent here, and the subscriber may hold what another hub had made of the run.
+func (ses *Session) withoutStart(ctx context.Context, c stream.Cursor) ([]Item, error) {
+	missing, err := ses.incomplete(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case missing:
+		return ses.reset(ctx, resetTrimmed)
+	}
+	return ses.continueFrom(ctx, c, ses.request.Catchup)
+}
+
+// incomplete says whether entries are missing before the current run's first one.
+func (ses *Session) incomplete(ctx context.Context) (bool, error) {
+	first, err := ses.service.log.Range(ctx, ses.current.run, stream.ID{}, 1, 1)
+	if err != nil || len(first.Entries) == 0 {
+		return false, err
+	}
+	return ses.service.incomplete(ctx, ses.current.run, first.Entries[0])
 }
 
 // verify says why a cursor can't be continued, "" where it can: its entry must still be there and be the same.

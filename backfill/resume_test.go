@@ -255,6 +255,29 @@ func TestReset(t *testing.T) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	})
+	bubble(t, "a cursor on a hub that came when the run's start was trimmed", func(t *testing.T) {
+		r := newRig(t, Config{})
+		r.begin(t, "r1", "t1")
+		c := r.publish(t, "r1", opening("r1"), delta("r1", "a"))
+		r.attach(t, Request{Run: "r1"}).all()
+		if _, err := r.log.Trim(t.Context(), "r1", r.runs["r1"].ids[2]); err != nil {
+			t.Fatal(err)
+		}
+		end := r.publish(t, "r1", delta("r1", "b"), finished("r1", "t1"))
+		other := newRigOn(t, r.log.Memory, Config{})
+		other.runs = r.runs
+		for _, how := range catchups {
+			got := said(t, other.attach(t, Request{Run: "r1", After: c, Catchup: how}), false)
+			if want := (reset{"trimmed", c, c, end}); got != want {
+				t.Errorf("%s: got %v, want %v", how, got, want)
+			}
+			mode := "events"
+			if bySnapshot(how) {
+				mode = "snapshot"
+			}
+			other.attach(t, Request{Run: "r1", After: end, Catchup: how}).expect("attached:partial catchup:" + mode + " live ended") // it lacks nothing
+		}
+	})
 	bubble(t, "a thread's cursor of a run that isn't there any more", func(t *testing.T) {
 		r := newRig(t, Config{})
 		gone := onThread(t, r.begin(t, "r1", "t1"), "r1")
