@@ -72,7 +72,9 @@ func comparePeers(ctx context.Context, args []string) error {
 	var text bytes.Buffer
 	report.Markdown(&text)
 	if *out == "" {
-		fmt.Print(text.String())
+		if _, err := os.Stdout.Write(text.Bytes()); err != nil {
+			return err
+		}
 	} else if err := os.WriteFile(*out, text.Bytes(), 0o644); err != nil { //nolint:gosec // a document
 		return err
 	}

@@ -59,7 +59,9 @@ func putLoad(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Print(result)
+	if _, err := fmt.Fprint(os.Stdout, result); err != nil {
+		return err
+	}
 	if *profile != "" {
 		if err := os.WriteFile(*profile, result.Profile, 0o600); err != nil {
 			return err

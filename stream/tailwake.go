@@ -158,7 +158,9 @@ func (t *Tail) listenBy(ctx context.Context, d *driver) {
 	listening.Go(func() {
 		defer close(done)
 		_ = d.waker.listen(ctx, ears{up: func() { t.wakesBy(d) }, heard: t.heardOf, woke: t.woke}) // whatever ended it, the next probe tells
-		t.wakesNoMore(ctx, d)
+		if ctx.Err() == nil {
+			t.wakesNoMore(d)
+		}
 	})
 	better := time.NewTicker(probeEvery)
 	defer better.Stop()
@@ -176,7 +178,7 @@ func (t *Tail) listenBy(ctx context.Context, d *driver) {
 	}
 	cancel()
 	listening.Wait()
-	t.wakesNoMore(context.Background(), d) // in case it was the context that ended it
+	t.wakesNoMore(d)
 }
 
 // wakesBy leads the runs that the driver tells of to shards that wait for wake-ups.
@@ -198,10 +200,10 @@ func (t *Tail) wakesBy(d *driver) {
 }
 
 // wakesNoMore leads all runs back to blocked reads, unless ctx ended the listening.
-func (t *Tail) wakesNoMore(ctx context.Context, d *driver) {
+func (t *Tail) wakesNoMore(d *driver) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.by != d || ctx.Err() != nil {
+	if t.by != d {
 		return
 	}
 	t.by = nil

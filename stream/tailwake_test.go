@@ -188,8 +188,14 @@ func TestALostSubscriptionLeadsBackToBlockedReadsAtOnce(t *testing.T) {
 		defer runTail(t, tail)()
 		const runs = 300
 		var got [runs]heard
+		var stops []func()
+		defer func() {
+			for _, stop := range stops {
+				stop()
+			}
+		}()
 		for i := range got {
-			defer tail.Follow(RunID(fmt.Sprintf("r%d", i)), ID{}, got[i].sink)()
+			stops = append(stops, tail.Follow(RunID(fmt.Sprintf("r%d", i)), ID{}, got[i].sink))
 		}
 		check := func(n int, when string) {
 			t.Helper()

@@ -154,10 +154,12 @@ func (t *Tail) beginWoken(s *shard, keys []position, live []*followed) ([]positi
 
 // readWoken reads and verifies.
 func (t *Tail) readWoken(ctx context.Context, s *shard, keys []position, live []*followed, count int) ([]reply, error) {
-	which := make([]int, len(keys))
+	which := make([]int, 0, len(keys))
 	asked := slices.Clip(keys)
+	for i := range keys {
+		which = append(which, i)
+	}
 	for i, k := range keys {
-		which[i] = i
 		for _, p := range k.ahead {
 			which, asked = append(which, i), append(asked, p)
 		}

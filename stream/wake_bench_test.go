@@ -135,7 +135,11 @@ func benchReaders(b *testing.B, s *streamtest.Server, client *redis.Client, by s
 		if by == stream.TailWake {
 			streamtest.Eventually(b, "wake-ups come", func() bool { return tail.Health().Wakes.By != "" })
 		}
-		return func() { cancel(); <-done; _ = log.Close() }
+		return func() {
+			cancel()
+			<-done
+			_ = log.Close()
+		}
 	case publish == "payload":
 		channels := make([]string, runs)
 		for i := range channels {

@@ -147,7 +147,7 @@ func TestATokenMadeByHand(t *testing.T) {
 	_, block, opened := strings.Cut(block, "```sh\n")
 	block, _, closed := strings.Cut(block, "```\n")
 	const start = "aguihub --auth-issuer me --auth-key-file secret &\n"
-	make, use, split := strings.Cut(block, start)
+	before, use, split := strings.Cut(block, start)
 	if !found || !opened || !closed || !split {
 		t.Fatalf("docs/security.md has no such block: %s", block)
 	}
@@ -163,7 +163,7 @@ func TestATokenMadeByHand(t *testing.T) {
 		}
 		return string(out)
 	}
-	shell(make, "")
+	shell(before, "")
 	h := startHub(t, "--auth-issuer", "me", "--auth-key-file", filepath.Join(dir, "secret"), "--no-demo")
 	if !strings.Contains(h.stderr.all(), "access    by token of me") {
 		t.Error("the banner doesn't say who is believed")

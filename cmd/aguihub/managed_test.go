@@ -141,8 +141,10 @@ func TestManagedRedis(t *testing.T) {
 		const id = "1f0f3f9c-0000-4000-8000-7d1c2b3a4f5e"
 		port, secret := freePort(t), write(t, id+"\nfirst\n")
 		user := append([]string{"--user", id}, hubUser[2:]...)
-		server := streamtest.StartRedis(t, append([]string{"--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
-			"--tls-auth-clients", "no", "--rename-command", "CONFIG", "", "--notify-keyspace-events", ""}, user...)...)
+		server := streamtest.StartRedis(t, append([]string{
+			"--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
+			"--tls-auth-clients", "no", "--rename-command", "CONFIG", "", "--notify-keyspace-events", "",
+		}, user...)...)
 		admin := server.Client(t)
 		unknown(t, admin)
 		h := startHub(t, "--redis", "rediss://127.0.0.1:"+port, "--redis-ca", cert, "--redis-credentials-file", secret)

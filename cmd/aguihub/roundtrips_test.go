@@ -66,7 +66,7 @@ func TestFirstEventTakesFewRoundTrips(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = closeBody() }()
+		t.Cleanup(func() { _ = closeBody() })
 		if lines == nil {
 			continue
 		}
@@ -100,17 +100,17 @@ func askedFor(t *testing.T, lines *bufio.Reader, run string) (commands []string)
 			t.Fatalf("line %q", line)
 		}
 		who, verb, key := m[1], m[2], m[3]
-		switch {
-		case verb == "echo":
+		switch verb {
+		case "echo":
 			for _, a := range all {
 				if !tails[a.who] {
 					commands = append(commands, a.what)
 				}
 			}
 			return commands
-		case verb == "xread":
+		case "xread":
 			tails[who] = true
-		case verb == "evalsha":
+		case "evalsha":
 			key = m[5] // behind the hash and the number of keys
 		}
 		periodic := verb == "publish" || verb == "xrange" && strings.HasSuffix(key, ":control") || verb == "hmget" && strings.HasSuffix(key, ":producer") || verb == "exists"

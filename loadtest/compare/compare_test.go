@@ -75,10 +75,11 @@ func TestGoalsAreMediansOfTheRoundsRatios(t *testing.T) {
 	}
 	r.conclude()
 	want := "met 0.5 true, missed 0.5 false, at least 2 true, itself 2 true, "
-	got := ""
+	var told strings.Builder
 	for _, o := range r.Goals {
-		got += fmt.Sprintf("%s %v %v, ", o.Text, o.Reached, o.Met)
+		fmt.Fprintf(&told, "%s %v %v, ", o.Text, o.Reached, o.Met)
 	}
+	got := told.String()
 	if got != want || len(r.Errors) != 1 || !r.missed() {
 		t.Errorf("%s and %q, want %s", got, r.Errors, want)
 	}

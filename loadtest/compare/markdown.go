@@ -29,8 +29,13 @@ subscriber counts what it gets; a gap or a repeat is an error of the row.
 	fmt.Fprintf(b, "| | |\n|---|---|\n")
 	for _, line := range [][2]string{
 		{"machine", fmt.Sprintf("%s, %d cores, %s", m.Processor, m.Cores, m.Memory)},
-		{"kernel", m.Kernel}, {"Go", m.Go}, {"Redis", m.Redis}, {"Centrifugo", cmp.Or(m.Centrifugo, "left out")}, {"commit", m.Commit},
-		{"load before", m.Load}, {"took", r.Took.Round(time.Second).String()},
+		{"kernel", m.Kernel},
+		{"Go", m.Go},
+		{"Redis", m.Redis},
+		{"Centrifugo", cmp.Or(m.Centrifugo, "left out")},
+		{"commit", m.Commit},
+		{"load before", m.Load},
+		{"took", r.Took.Round(time.Second).String()},
 	} {
 		fmt.Fprintf(b, "| %s | %s |\n", line[0], line[1])
 	}

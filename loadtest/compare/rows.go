@@ -160,7 +160,8 @@ func (f field) idle() row {
 			{text: "Redis ≤ 1 % of a core", value: redis, of: lines, limit: 1},
 		},
 		also: []column{
-			{"Redis, % of a core", redis}, {"RSS of the process, MB", func(r *load.Result) float64 { return float64(r.RSS) / (1 << 20) }},
+			{"Redis, % of a core", redis},
+			{"RSS of the process, MB", func(r *load.Result) float64 { return float64(r.RSS) / (1 << 20) }},
 			{"Redis commands/s", func(r *load.Result) float64 { return float64(r.Reads) / r.Seconds }},
 		},
 	}
@@ -186,7 +187,8 @@ func (f field) redis() row {
 		also: []column{
 			{"Redis, % of a core", func(r *load.Result) float64 { return 100 * r.RedisCPU / r.Seconds }},
 			{"reads per event", func(r *load.Result) float64 { return r.ReadsPerEvent() }},
-			{"p50, ms", p50}, {"p99, ms", p99},
+			{"p50, ms", p50},
+			{"p99, ms", p99},
 		},
 	}
 }

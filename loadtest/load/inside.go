@@ -99,7 +99,7 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 		return nil, err
 	}
 	body, err := io.ReadAll(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {

@@ -129,6 +129,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // take does what the request asks for and says in ans how far it came.
+//
+//nolint:contextcheck // what is under way ends with the server, the token and the run, not with the request
 func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error {
 	run, err := transport.RunID(r)
 	if err != nil {
@@ -175,13 +177,13 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 	b := newBody(s.cfg, form, writer, http.NewResponseController(w), ans)
 	b.caller = caller
 	b.counted, b.heeds = sequence != nil, heeds
-	ctx, end := caller.Until(ctx) //nolint:contextcheck // it ends with the server and the token, not with the request
+	ctx, end := caller.Until(ctx)
 	defer end()
 	b.expired = func() bool { return errors.Is(context.Cause(ctx), transport.ErrTokenExpired) }
 	stop := context.AfterFunc(ctx, b.clock.interrupt)
 	defer stop()
 	if heeds {
-		defer b.heedCancel()() //nolint:contextcheck // it ends with the run's
+		defer b.heedCancel()()
 	}
 	err = b.copy(context.WithoutCancel(r.Context()), r.Body)
 	if b.late != nil {
