@@ -68,6 +68,8 @@ const (
 	// Penalties of a driver that covers all and yet lost something.
 	minPenalty = time.Second
 	maxPenalty = 10 * time.Minute
+	// forgiven is after how long without another loss the penalties begin anew.
+	forgiven = time.Hour
 )
 
 // listen has the best driver tell of wake-ups while enough streams are followed, until ctx ends.
@@ -289,6 +291,9 @@ func (t *Tail) unwoken(fk *followed) {
 		fk.wakes.held = time.Now().Add(holdTime)
 		t.move(fk, false)
 		return
+	}
+	if time.Since(d.barred) > forgiven {
+		d.penalty = 0
 	}
 	d.penalty = min(max(2*d.penalty, minPenalty), maxPenalty)
 	d.barred = time.Now().Add(d.penalty)

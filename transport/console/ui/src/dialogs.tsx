@@ -38,11 +38,12 @@ export function Help({ onClose }: { onClose(): void }) {
   );
 }
 
-export function TokenForm({ onToken }: { onToken(token: string | undefined): void }) {
+export function TokenForm({ refused, onToken }: { refused: boolean; onToken(token: string | undefined): void }) {
   const field = createRef<HTMLInputElement>();
   return (
     <Modal label="Token" onClose={() => onToken(undefined)}>
       <h2>This hub asks for a token</h2>
+      {refused && <p class="failed" role="alert">It refused the one that it was given: another issuer's, or one that has ended.</p>}
       <p class="dim">It is kept until this tab is closed.</p>
       <form onSubmit={(e) => { e.preventDefault(); onToken(field.current!.value.trim() || undefined); }}>
         <input ref={field} type="password" aria-label="Token" autocomplete="off" />

@@ -37,10 +37,10 @@ export interface Hint {
 const tokenKey = "aguihub-token";
 let asked: Promise<string | undefined> | undefined;
 let declined = false; // asked once, and not again until a reload
-let prompt: () => Promise<string | undefined> = () => Promise.resolve(undefined);
+let prompt: (refused: boolean) => Promise<string | undefined> = () => Promise.resolve(undefined);
 
-/** Sets how somebody is asked for a token, where the hub wants one. */
-export function onTokenNeeded(ask: () => Promise<string | undefined>): void {
+/** Sets how somebody is asked for a token, where the hub wants one; refused where it had one and didn't take it. */
+export function onTokenNeeded(ask: (refused: boolean) => Promise<string | undefined>): void {
   prompt = ask;
 }
 
@@ -54,7 +54,7 @@ export function tokens(): (request: { refresh: boolean }) => Promise<string | un
     const kept = sessionStorage.getItem(tokenKey) ?? undefined;
     if (!refresh || kept !== last) return (last = kept);
     if (declined) return undefined;
-    asked ??= prompt().finally(() => (asked = undefined));
+    asked ??= prompt(kept !== undefined).finally(() => (asked = undefined));
     const token = await asked;
     declined = !token;
     if (token) sessionStorage.setItem(tokenKey, token);

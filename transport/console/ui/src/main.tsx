@@ -32,15 +32,18 @@ class App extends Component {
   private chosen = "";
   private hint: Hint | undefined;
   private giveToken: ((token: string | undefined) => void) | undefined;
+  private refused = false; // the token that was there
   private readonly runs = new Runs(() => this.follow());
 
   override componentDidMount(): void {
     addEventListener("popstate", () => this.read());
     addEventListener("keydown", this.keys);
-    onTokenNeeded(() => new Promise((resolve) => {
+    onTokenNeeded((refused) => new Promise((resolve) => {
+      this.refused = refused;
       this.giveToken = (token) => {
         this.giveToken = undefined;
         resolve(token);
+        setTimeout(() => this.attach(this.target)); // what had failed for want of it
         soon();
       };
       soon();
@@ -131,9 +134,11 @@ class App extends Component {
   /** Says something in the thread that is shown, or in a new one. */
   private readonly send = async (text: string) => {
     const s = this.session;
+    const agent = this.agent!;
     const thread = s && (s.target.kind === "thread" ? s.target.id : (s.detail?.thread ?? s.run?.thread));
     if (!s || s.target.kind !== "thread" || this.auto) this.go({ kind: "thread", id: this.auto || !thread ? "console-" + crypto.randomUUID().slice(0, 8) : thread });
-    await this.session!.say(text, this.agent!);
+    sessionStorage.setItem(this.agentKey, agent);
+    await this.session!.say(text, agent);
     this.runs.refresh();
   };
 
@@ -142,9 +147,14 @@ class App extends Component {
     this.runs.refresh();
   };
 
+  /** Where the choice of an agent is kept: a conversation goes on with its own, also after a reload. */
+  private get agentKey(): string {
+    return `aguihub-agent ${this.target?.kind} ${this.target?.id}`;
+  }
+
   /** The agent that is spoken to; undefined where the hub knows none. */
   private get agent(): string | undefined {
-    return this.agents.includes(this.chosen) ? this.chosen : this.agents[0];
+    return [sessionStorage.getItem(this.agentKey) ?? "", this.chosen].find((a) => this.agents.includes(a)) ?? this.agents[0];
   }
 
   /** Why nothing can be said now. */
@@ -171,12 +181,12 @@ class App extends Component {
           onView={(v) => { this.list = v; soon(); }} onTarget={this.go} />
         <main>
           {session ? <><Strip session={session} /><Conversation key={session.target.kind + " " + session.target.id} session={session} agent={this.agent} onAnswer={this.answer} /></> : <Welcome hint={this.hint} empty={runs.known && runs.list.length === 0} />}
-          {this.agent && <Composer agents={this.agents} agent={this.agent} onAgent={(a) => { this.chosen = a; soon(); }} busy={this.busy} onSend={this.send} />}
+          {this.agent && <Composer agents={this.agents} agent={this.agent} onAgent={(a) => { sessionStorage.setItem(this.agentKey, this.chosen = a); soon(); }} busy={this.busy} onSend={this.send} />}
         </main>
         {session && <Inspector session={session} tab={this.tab} onTab={(t) => this.choose(t)} runs={runs.list} onRun={(id) => this.go({ kind: "run", id })} />}
         <div class="notice" role="status" aria-live="polite">{notice}</div>
         {this.help && <Help onClose={() => { this.help = false; soon(); }} />}
-        {this.giveToken && <TokenForm onToken={this.giveToken} />}
+        {this.giveToken && <TokenForm refused={this.refused} onToken={this.giveToken} />}
       </div>
     );
   }

@@ -11,7 +11,7 @@ let hub, helper, browser;
 const pages = [];
 before(async () => {
   helper = await agent();
-  [hub, browser] = await Promise.all([new Hub().start("--agent", "helper=" + helper.url), launch()]);
+  [hub, browser] = await Promise.all([new Hub().start("--agent", "helper=" + helper.url, "--agent", "other=" + helper.url), launch()]);
 });
 after(async () => {
   await browser.close();
@@ -159,11 +159,14 @@ test("somebody writes to an agent, whose answer outlives the page, and cancels o
 
 test("interrupts are answered: the only one at once, several together, and a message waits until then", async () => {
   const page = await visit("/");
+  await page.getByLabel("Agent", { exact: true }).selectOption("other");
   await page.locator("#compose").fill("ask");
   await page.keyboard.press("Enter");
   await see(page, "Shall I?", ".interrupt");
   assert.equal(await page.locator(".composer button").isDisabled(), true);
   await page.reload(); // the question is the thread's, not the page's
+  await see(page, "Shall I?", ".interrupt");
+  assert.equal(await page.getByLabel("Agent", { exact: true }).inputValue(), "other"); // who asked gets the answer
   await page.getByRole("button", { name: "Approve" }).click();
   await see(page, '[{"interruptId":"one","status":"resolved","payload":{"approved":true}}]');
   await page.locator("#run-line", { hasText: "finished" }).waitFor();
@@ -402,6 +405,10 @@ test("a hub that wants a token is given one, once, and the page shows what the t
   try {
     guarded.add("mine", started({ run: "mine", thread: "t-mine" }), ...message("m", "for my eyes"));
     const page = await open(browser, guarded.url + "/?thread=t-mine");
+    await page.getByRole("dialog").getByLabel("Token").fill(token + "x");
+    assert.equal(await page.getByRole("alert").count(), 0);
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("refused").waitFor();
     await page.getByRole("dialog").getByLabel("Token").fill(token);
     await page.keyboard.press("Enter");
     await see(page, "for my eyes");
