@@ -268,11 +268,14 @@ func (p *producer) survive(ctx context.Context, client redis.UniversalClient) (l
 	if last, err := stream.ParseID(at); err == nil { // a checkpoint stands for what hubs have trimmed
 		p.archive.Stands(there, last)
 	}
-	lost, started, ended := p.archive.Survive(there)
-	p.started = started
-	if p.ended.Load() && !ended {
+	left := p.archive.Survive(there)
+	p.started = left.Started
+	if p.n >= p.length-1 && !left.Ended {
 		p.ended.Store(false)
 		p.length = p.n + 4 // the end comes again, and a little before it
+		if left.Started && left.Closed {
+			p.length = p.n + 1 // of which nothing more can be said
+		}
 	}
-	return lost, nil
+	return left.Lost, nil
 }

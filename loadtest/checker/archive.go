@@ -86,9 +86,16 @@ func (a *Archive) Stands(there map[stream.ID]bool, last stream.ID) {
 	}
 }
 
-// Survive notes which entries are there after a failover or a restart. It returns how many were lost, whether the
-// newest start with the opening of its message is whole, and whether an end is there behind it.
-func (a *Archive) Survive(there map[stream.ID]bool) (lost int, started, ended bool) {
+// Left is what a loss left of a run's newest life.
+type Left struct {
+	Lost    int  // entries
+	Started bool // its start and the opening of its message are there
+	Closed  bool // the message's end is
+	Ended   bool // its end is
+}
+
+// Survive notes which entries are there after a failover or a restart.
+func (a *Archive) Survive(there map[stream.ID]bool) (left Left) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.losses++
@@ -101,16 +108,18 @@ func (a *Archive) Survive(there map[stream.ID]bool) (lost int, started, ended bo
 		if !there[e.ID] {
 			e.gone = a.losses
 			if !e.trimmed {
-				lost++
+				left.Lost++
 			}
 		}
 		if e.Kind == Start {
-			started, opened, ended = e.gone == 0, false, false
+			left.Started, left.Closed, left.Ended, opened = e.gone == 0, false, false, false
 		}
 		opened = opened || e.Kind == Open && e.gone == 0
-		ended = ended || e.Kind == End && e.gone == 0
+		left.Closed = left.Closed || e.Kind == Close && e.gone == 0
+		left.Ended = left.Ended || e.Kind == End && e.gone == 0
 	}
-	return lost, started && opened, ended
+	left.Started = left.Started && opened
+	return left
 }
 
 // view is what a client makes of a run.
