@@ -174,6 +174,7 @@ describe("HubRunner", { concurrency: 8 }, () => {
     // A client up to 0.0.59 lets an event pass whose type it doesn't know to be illegal here.
     const agent = { runAgent: async (_, { onEvent }) => { for (const event of [...textRun(id.runId, id.threadId, ["a"]).slice(0, 2), { type: "TEXT_MESSAGE_CONTENT", messageId: "nowhere", delta: "x" }, ...textRun(id.runId, id.threadId, ["a"]).slice(2)]) onEvent({ event }); }, abortRun() {} };
     await all(r.run({ threadId: id.threadId, agent, input: inputOf(id) }));
+    await eventually(() => seen.length > 0); // the upload is answered behind the run's end
     assert.deepEqual(seen.map((x) => [x.run, x.index]), [[id.runId, 2]]);
     assert.deepEqual(await connected(r, id.threadId), ["a question", "a"]);
   });
