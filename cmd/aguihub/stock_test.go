@@ -96,7 +96,7 @@ func TestAStockAgentThroughTheBridge(t *testing.T) {
 		}
 		// It sends the tool's result before RUN_STARTED, for which the client would throw its whole answer away.
 		second.stderr.wait(t, func(s string) bool {
-			return strings.Count(s, "before_start: TOOL_CALL_RESULT before RUN_STARTED") == i+1
+			return strings.Count(s, `"first": "before_start"`) == i+1
 		})
 	}
 }
