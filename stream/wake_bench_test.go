@@ -137,7 +137,7 @@ func benchReaders(b *testing.B, s *streamtest.Server, client *redis.Client, by s
 		}
 		return func() {
 			cancel()
-			<-done
+			_ = <-done
 			_ = log.Close()
 		}
 	case publish == "payload":
