@@ -3,6 +3,7 @@ package stream_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -137,7 +138,9 @@ func benchReaders(b *testing.B, s *streamtest.Server, client *redis.Client, by s
 		}
 		return func() {
 			cancel()
-			_ = <-done
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				b.Error(err)
+			}
 			_ = log.Close()
 		}
 	case publish == "payload":
