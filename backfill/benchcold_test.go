@@ -19,8 +19,8 @@ type coldLog struct {
 	*stream.Tail
 }
 
-// BenchmarkColdAttach is an attach on a hub that has never seen the run, over a real server: with a checkpoint the time
-// must not grow with the events. The conversation weighs 20 KB.
+// BenchmarkColdAttach is an attach, and a reconnect of one who misses the newest ten entries, on a hub that has never seen
+// the run, over a real server: with a checkpoint the time must not grow with the events. The conversation weighs 20 KB.
 func BenchmarkColdAttach(b *testing.B) {
 	server := streamtest.StartRedis(b)
 	for _, n := range []int{100, 10_000, 100_000} {
@@ -29,7 +29,10 @@ func BenchmarkColdAttach(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, off := range []bool{true, false} {
-			b.Run(fmt.Sprintf("%d events, checkpoints %t", n, !off), func(b *testing.B) { benchCold(b, log, n, off) })
+			for _, missed := range []int{0, 10} {
+				name := [...]string{"attach", "reconnect"}[min(missed, 1)]
+				b.Run(fmt.Sprintf("%d events, checkpoints %t/%s", n, !off, name), func(b *testing.B) { benchCold(b, log, n, missed, off) })
+			}
 		}
 		if err := log.Close(); err != nil {
 			b.Error(err)
@@ -37,8 +40,9 @@ func BenchmarkColdAttach(b *testing.B) {
 	}
 }
 
-func benchCold(b *testing.B, log *stream.Redis, n int, off bool) {
+func benchCold(b *testing.B, log *stream.Redis, n, missed int, off bool) {
 	b.Helper()
+	var after string // "" attaches afresh
 	attach := func(settle bool) {
 		ctx, cancel := context.WithCancel(b.Context())
 		defer cancel()
@@ -46,7 +50,7 @@ func benchCold(b *testing.B, log *stream.Redis, n int, off bool) {
 		config := backfill.Config{Name: "bench", Store: log, NoCheckpoints: off}
 		service := backfill.New(ctx, coldLog{log, tail}, log.NewRegistry(tail), stream.ID{}, config, zap.NewNop())
 		defer service.Close()
-		session, err := service.Attach(ctx, backfill.Request{Run: "long"})
+		session, err := service.Attach(ctx, backfill.Request{Run: "long", After: after})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -73,8 +77,28 @@ func benchCold(b *testing.B, log *stream.Redis, n int, off bool) {
 		}
 	}
 	attach(!off && n > 1000) // writes a checkpoint
+	if missed > 0 {
+		after = cursorBack(b, log, missed)
+	}
 	b.ReportAllocs()
 	for b.Loop() {
 		attach(false)
 	}
+}
+
+// cursorBack is the cursor of one who misses the newest entries.
+func cursorBack(b *testing.B, log *stream.Redis, missed int) string {
+	b.Helper()
+	var all []stream.Entry
+	var last stream.ID
+	for page := (stream.Page{More: true}); page.More; {
+		var err error
+		if page, err = log.Range(b.Context(), "long", last, 1000, 1<<22); err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, page.Entries...)
+		last = all[len(all)-1].ID
+	}
+	e := all[len(all)-1-missed]
+	return stream.Cursor{Entry: e.ID, Sum: stream.Checksum(e.Event)}.String()
 }
