@@ -24,8 +24,8 @@ test: setup ## all tests, with the race detector
 	$(GO) vet ./...
 	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
 
-examples: setup ## the examples with CopilotKit and assistant-ui in a browser; the first time installs 800 MB of packages
-	cd clients/typescript && npm ci --no-audit --no-fund --ignore-scripts && npm run test:examples
+examples: setup ## the examples with CopilotKit and assistant-ui alone, in a browser
+	$(GO) test -count 1 -v -run '^TestExamples$$' ./clients/typescript
 
 charts: ## the chart, the manifests, the Dockerfile and the compose file: a module of its own, slow to build at first
 	cd k8s/check && $(GO) test .

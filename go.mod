@@ -2,6 +2,9 @@ module github.com/aguihub/aguihub
 
 go 1.26.0
 
+// npm packages of the examples, the client and the console: a hundred thousand files that aren't Go.
+ignore node_modules
+
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/MicahParks/keyfunc/v3 v3.9.2

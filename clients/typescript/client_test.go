@@ -16,6 +16,10 @@ func TestClient(t *testing.T) { npm(t, "test") }
 // TestBrowser runs the client, and the example without a build step, in Chromium.
 func TestBrowser(t *testing.T) { npm(t, "run", "test:browser") }
 
+// TestExamples reloads the chats with CopilotKit and with assistant-ui in mid-answer, in Chromium. Where scripts/setup hasn't
+// been their packages are installed first: 880 MB, a minute or several.
+func TestExamples(t *testing.T) { npm(t, "run", "test:examples") }
+
 // npm runs it with a hub of this tree.
 func npm(t *testing.T, args ...string) {
 	t.Helper()
@@ -39,7 +43,7 @@ func install(t *testing.T) {
 	if _, err := os.Stat(marker); err == nil {
 		return
 	}
-	run(t, exec.CommandContext(t.Context(), "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"))
+	run(t, exec.CommandContext(t.Context(), "npm", "ci", "--prefer-offline", "--no-audit", "--no-fund", "--ignore-scripts"))
 	if err := os.WriteFile(marker, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

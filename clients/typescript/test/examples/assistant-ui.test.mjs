@@ -1,46 +1,42 @@
 // The example with assistant-ui: its real AG-UI runtime, in Chromium, with the hub's history.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import WebSocket from "ws";
-import { asksForTokens, eventually, freePort, Hub, inputOf, textRun, token, uid } from "../lib.mjs";
+import { asksForTokens, eventually, Hub, inputOf, textRun, token, uid } from "../lib.mjs";
 import { browser, picture } from "../browser/lib.mjs";
-import { examples, prepare, serve, typecheck } from "./lib.mjs";
+import { examples, folder, patience, pauseFor, serve, stopAll, typecheck } from "./lib.mjs";
 
-let dir, hub, chrome, agent;
+const dir = folder("assistant-ui");
+const types = `
+  import type { ThreadHistoryAdapter } from "@assistant-ui/react";
+  import { useAgUiRuntime } from "@assistant-ui/react-ag-ui";
+  import { HubAgent } from "@aguihub/client";
+  import { hubHistory } from "@aguihub/client/assistant-ui";
+  const agent = new HubAgent({ url: "http://127.0.0.1:8080" });
+  const history: ThreadHistoryAdapter = hubHistory(agent);
+  export const use = () => useAgUiRuntime({ agent, adapters: { history } });
+`;
+let hub, chrome, site, complaints;
 before(async () => {
-  dir = prepare("assistant-ui");
-  const port = await freePort();
-  agent = spawn(process.execPath, [path.join(examples, "node/agent.mjs")], { env: { ...process.env, PORT: `${port}`, PAUSE_MS: "250" }, stdio: "ignore" });
-  [hub, chrome] = await Promise.all([new Hub().start("--agent", `hello=http://127.0.0.1:${port}/`), browser()]);
+  [site, chrome] = await Promise.all([serve(dir, {}, "node_modules/vite/bin/vite.js", "preview", "--host", "127.0.0.1", "--strictPort", "--port"), browser()]);
+  const agent = await serve(examples, { PAUSE_MS: await pauseFor(chat, site.url) }, "node/agent.mjs");
+  hub = await new Hub().start("--agent", `hello=${agent.url}/`);
+  complaints = typecheck(dir, types); // meanwhile
 });
-after(async () => { await chrome?.stop(); hub?.stop(); agent?.kill("SIGKILL"); });
+after(async () => { await chrome?.stop(); await stopAll(); hub?.stop(); });
 
-const vite = ["node_modules/vite/bin/vite.js", "preview", "--host", "127.0.0.1", "--strictPort", "--port"];
-async function chat(t, url) {
+async function chat(url) {
   const page = await chrome.context.newPage();
-  t.after(() => page.close());
+  page.setDefaultTimeout(patience);
   await page.goto(url);
   await page.waitForSelector("textarea");
   return page;
 }
 const ask = async (page, text) => { await page.fill("textarea", text); await page.keyboard.press("Enter"); };
 const texts = (page) => page.$$eval(".message", (all) => all.map((m) => m.textContent));
-const shows = (page, test, what) => eventually(async () => test(await texts(page)), what, 30_000);
+const shows = (page, test, what) => eventually(async () => test(await texts(page)), what, patience);
 const answer = (asked) => `You said "${asked}". This answer takes its time, so that you can reload the page, close it, or open it twice: none of that stops me.`;
-
-test("hubHistory() is a ThreadHistoryAdapter to the compiler", () => {
-  assert.equal(typecheck(dir, `
-    import type { ThreadHistoryAdapter } from "@assistant-ui/react";
-    import { useAgUiRuntime } from "@assistant-ui/react-ag-ui";
-    import { HubAgent } from "@aguihub/client";
-    import { hubHistory } from "@aguihub/client/assistant-ui";
-    const agent = new HubAgent({ url: "http://127.0.0.1:8080" });
-    const history: ThreadHistoryAdapter = hubHistory(agent);
-    export const use = () => useAgUiRuntime({ agent, adapters: { history } });
-  `), "");
-});
 
 test("hubHistory() loads and resumes where tokens are asked for, with a newer one where the first has ended", async (t) => {
   const guarded = await new Hub().start("--redis", `redis://127.0.0.1:${hub.redisPort}`, ...asksForTokens());
@@ -67,16 +63,15 @@ test("hubHistory() loads and resumes where tokens are asked for, with a newer on
   await assert.rejects(of(() => "bad").load(), (e) => e.status === 401);
 });
 
-test("a chat survives a reload in mid-answer, and what is asked next doesn't tell the answer twice", async (t) => {
-  const site = await serve(t, dir, {}, ...vite), thread = `t-${uid()}`;
-  const url = `${site.url}/?thread=${thread}&hub=${encodeURIComponent(hub.url)}`;
-  const page = await chat(t, url);
+test("a chat survives a reload in mid-answer, and what is asked next doesn't tell the answer twice", async () => {
+  const thread = `t-${uid()}`, url = `${site.url}/?thread=${thread}&hub=${encodeURIComponent(hub.url)}`;
+  const page = await chat(url);
   await ask(page, "good morning");
   await shows(page, (all) => all[1]?.includes("This answer"), "the beginning of the answer");
   await page.reload();
   await shows(page, (all) => all[1]?.includes("takes its") && !all[1].includes("stops me"), "the answer so far");
   await picture(page, "assistant-ui-reloaded");
-  const other = await chat(t, url);
+  const other = await chat(url);
   const first = ["good morning", answer("good morning")];
   for (const p of [page, other]) await shows(p, (all) => JSON.stringify(all) === JSON.stringify(first), "the whole answer");
   await page.waitForSelector("text=Send");
@@ -140,3 +135,5 @@ test("an answer under way is resumed with its calls and their results, and an er
 test("a thread that nobody knows is an empty chat", async () => {
   assert.deepEqual((await (await historyOf(`t-${uid()}`)).load()).messages, []);
 });
+
+test("hubHistory() is a ThreadHistoryAdapter to the compiler", async () => assert.equal(await complaints, ""));

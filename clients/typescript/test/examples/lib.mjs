@@ -1,54 +1,53 @@
 // What the tests of the examples with packages of their own share.
-import { spawn, spawnSync } from "node:child_process";
-import crypto from "node:crypto";
+import { spawn } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
+import { text } from "node:stream/consumers";
 import { eventually, freePort, here } from "../lib.mjs";
 
 export const examples = path.join(here, "../../../examples");
 
-/** Installs an example's packages where its lockfile's aren't there, ours as it is built, and builds its page. */
-export function prepare(name) {
-  const dir = path.join(examples, name);
-  const run = (command, ...args) => {
-    const done = spawnSync(command, args, { cwd: dir, encoding: "utf8" });
-    if (done.status !== 0) throw new Error(`${command} ${args.join(" ")} in ${dir}: ${done.error ?? ""}\n${done.stdout}\n${done.stderr}`);
-  };
-  const sum = crypto.createHash("sha256").update(fs.readFileSync(path.join(dir, "package-lock.json"))).digest("hex").slice(0, 16);
-  const marker = path.join(dir, "node_modules", `.installed-${sum}`);
-  if (!fs.existsSync(marker)) {
-    run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts");
-    fs.writeFileSync(marker, "");
-  }
-  const ours = path.join(dir, "node_modules/@aguihub/client");
-  fs.rmSync(ours, { recursive: true, force: true });
-  for (const part of ["dist", "package.json"]) fs.cpSync(path.join(here, "..", part), path.join(ours, part), { recursive: true });
-  run("npx", "vite", "build", "--logLevel", "error");
-  return dir;
-}
+/** For how long the tests wait for what a page is to show, in milliseconds: a machine that does much else takes long to load these pages. */
+export const patience = 120_000;
 
-/** Starts an example's server, a program of Node's that is told its port by PORT or by the last of args; it ends with the test. */
-export async function serve(t, dir, env, ...args) {
+/** The folder of an example, which prepare.mjs has made ready. */
+export const folder = (name) => path.join(examples, name);
+
+const started = [];
+/** Starts a program of Node's in an example's folder. It is told its port by PORT, or by the last of args, and tells by a URL that it listens. */
+export async function serve(dir, env, ...args) {
   const port = await freePort();
   let said = "";
   const child = spawn(process.execPath, args.length ? [...args, `${port}`] : ["server.mjs"], { cwd: dir, env: { ...process.env, COPILOTKIT_TELEMETRY_DISABLED: "true", DO_NOT_TRACK: "1", ...env, PORT: `${port}` } });
   for (const out of [child.stdout, child.stderr]) out.on("data", (d) => { said += d; });
   const gone = new Promise((r) => child.on("exit", r));
-  t.after(async () => { child.kill("SIGKILL"); await gone; });
+  const kill = async () => { child.kill("SIGKILL"); await gone; };
+  started.push(kill);
   await eventually(() => {
     if (child.exitCode !== null) throw new Error(said);
     return said.includes("http://");
-  }, "the server", 60_000);
-  return { url: `http://127.0.0.1:${port}`, said: () => said, kill: async () => { child.kill("SIGKILL"); await gone; } };
+  }, "the server", patience);
+  return { url: `http://127.0.0.1:${port}`, kill };
+}
+/** Ends all that serve started. */
+export const stopAll = () => Promise.all(started.map((kill) => kill()));
+
+/** How long an agent is to pause between its words so that the page at url, which open opens, is reloaded well within its answer of
+ * over twenty words, however slow the machine is. */
+export async function pauseFor(open, url) {
+  const begun = Date.now();
+  await (await open(url)).close();
+  return `${Math.max(200, Math.round((Date.now() - begun) / 6))}`;
 }
 
 /** What a project's own compiler says of a file, with the example's packages; "" where it is content. */
-export function typecheck(dir, source) {
+export async function typecheck(dir, source) {
   const file = path.join(dir, `typecheck-${process.pid}.ts`);
   fs.writeFileSync(file, source);
   try {
     const args = ["--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2022", "--lib", "es2023,dom,dom.iterable", file];
-    return spawnSync(process.execPath, [path.join(here, "../node_modules/typescript/bin/tsc"), ...args], { encoding: "utf8" }).stdout;
+    const tsc = spawn(process.execPath, [path.join(here, "../node_modules/typescript/bin/tsc"), ...args], { stdio: ["ignore", "pipe", "inherit"] });
+    return await text(tsc.stdout);
   } finally {
     fs.rmSync(file);
   }
