@@ -65,6 +65,7 @@ var keptIn = map[string][]string{
 	"github.com/redis/":          {"stream/", "loadtest/chaos/", "loadtest/load/"},
 	"github.com/alicebob/":       {"stream/"},
 	"github.com/coder/websocket": {"transport/ws/", "cmd/aguihub/attach.go", "loadtest/checker/"},
+	"github.com/klauspost/":      {"transport/ws/"},
 	"github.com/gobwas/":         {"loadtest/load/"},
 	"github.com/HdrHistogram/":   {"loadtest/load/"},
 	"github.com/prometheus/":     {"metrics/"},

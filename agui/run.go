@@ -265,8 +265,14 @@ func (r *Run) InputKnown() bool { return r.known }
 // InputInEvent says whether the run's input stands in its RUN_STARTED.
 func (r *Run) InputInEvent() bool { return r.inEvent }
 
-// Size is what the fold weighs in memory, in bytes, roughly.
-func (r *Run) Size() int { return r.fold.size + r.fold.customs.bytes + r.fold.raws.bytes }
+// Size is what the fold weighs in memory, in bytes, roughly, with the large events that were made of its newest view.
+func (r *Run) Size() int {
+	size := r.fold.size + r.fold.customs.bytes + r.fold.raws.bytes
+	if r.view != nil {
+		size += int(r.view.restated.held.Load())
+	}
+	return size
+}
 
 // Conversation is what the run leaves for the next one.
 func (r *Run) Conversation() *Conversation {

@@ -240,6 +240,7 @@ func (v *View) veil() *View {
 		Started: v.Started, Ended: v.Ended, Full: v.Full, StateKnown: v.StateKnown,
 		start: v.start, state: v.state, subagents: v.subagents, spanOwners: v.spanOwners,
 		closed: v.closed, customs: v.customs.veiled(), shuffled: v.shuffled, had: v.had, twins: v.twins,
+		restated: restated{held: v.restated.held},
 	}
 	hidden := map[string]bool{}
 	for _, m := range v.messages {

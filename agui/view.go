@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // View is a run at one entry, immutable: it shares the run's bytes, and the run goes on beside it. Its methods may be
@@ -38,6 +39,8 @@ type View struct {
 	preamble Preamble
 	veilOnce sync.Once
 	veiled   *View
+
+	restated restated
 }
 
 type viewMessage struct {
@@ -63,7 +66,7 @@ func (r *Run) View() *View {
 		start: f.started, items: r.adm.items(), subagents: r.adm.subagents(), lanes: r.adm.lanes(),
 		spanOwners: r.adm.spanOwners(), closed: r.adm.closed, last: [2][]byte{f.lastStart, f.lastFinish},
 		customs: f.customs.clone(), raws: f.raws.clone(), terminal: r.terminal, shuffled: f.shuffled,
-		had: [2]bool{f.hadReasoning, f.hadActivity}, twins: !r.adm.Ended() && f.twins(),
+		had: [2]bool{f.hadReasoning, f.hadActivity}, twins: !r.adm.Ended() && f.twins(), restated: restated{held: new(atomic.Int64)},
 	}
 	if r.base != nil {
 		v.lastBefore = [2][]byte{r.base.LastStart, r.base.LastFinish}

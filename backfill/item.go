@@ -3,6 +3,7 @@ package backfill
 import (
 	"encoding/json"
 
+	"github.com/aguihub/aguihub/agui"
 	"github.com/aguihub/aguihub/hub"
 	"github.com/aguihub/aguihub/stream"
 )
@@ -17,6 +18,8 @@ type Item struct {
 	mode    string // of a ControlCatchup
 	// Event is an event of a preamble or a catch-up.
 	Event []byte
+	// Restated is the event where it is large, else nil: wires may make a form of it once for all who get the same.
+	Restated *agui.Restated
 	// Delivery is an entry of the run. It may have no event to send (withheld) or more than one (closings).
 	Delivery *hub.Delivery
 	// Cursor is where one may resume after this item; zero where nowhere. For a Delivery it is its own, with the run's

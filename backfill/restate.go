@@ -101,15 +101,17 @@ func (ses *Session) lastFinish(items []Item, view *agui.View) []Item {
 
 // closeBracket adds the past and ends the bracket; what comes next is the live tail, or what follows the run's end.
 func (ses *Session) closeBracket(items []Item, p *agui.Preamble, j joined) []Item {
-	items = events(items, p.Past)
-	omitted := p.Omitted
+	passing, omitted := p.Passing, p.Omitted
 	if ses.request.Raw {
-		items = events(items, p.PassingRaw)
-		omitted = p.OmittedRaw
-	} else {
-		items = events(items, p.Passing)
+		passing, omitted = p.PassingRaw, p.OmittedRaw
 	}
-	items = events(items, p.Lanes, p.Terminal)
+	from := len(items)
+	items = events(items, p.Past, passing, p.Lanes, p.Terminal)
+	for i := from; i < len(items); i++ {
+		if r := j.view.Restated(items[i].Event); r != nil {
+			items[i].Event, items[i].Restated = r.Event, r
+		}
+	}
 	return ses.goLive(append(items, live(ses.place(j.cursor), omitted)), j)
 }
 

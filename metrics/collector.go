@@ -84,6 +84,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	o.tail(r.Tail)
 	o.redis(r.Redis)
 	o.wire(r.WebSocket, "websocket")
+	if r.WebSocket != nil {
+		o.counter(descDeflated, r.WebSocket.Deflations)
+		o.counter(descSaved, r.WebSocket.Saved)
+	}
 	o.wire(r.SSE, "sse")
 	o.ingest(r.Ingest)
 	o.bridge(r.Bridge)

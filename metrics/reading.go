@@ -108,6 +108,8 @@ type Wire struct {
 	Messages   uint64            // WebSocket messages, SSE events
 	Writes     uint64            // to sockets: what was queued goes out together
 	Bytes      uint64
+	Deflations uint64     // of a WebSocket's
+	Saved      uint64     // bytes, by these
 	Skipped    uint64     // deliveries of which the subscriber was told that something is wrong
 	Ignored    uint64     // messages of subscribers that had no effect
 	Age        *Histogram // from the XADD of the oldest entry of a live write to its end

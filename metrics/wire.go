@@ -16,6 +16,8 @@ var (
 	descBytes    = desc("sent_bytes_total", "Bytes sent to subscribers.", transportLabel)
 	descSkips    = desc("entries_skipped_total", "Entries of which a subscriber was told that something is wrong.", transportLabel)
 	descIgnored  = desc("inbound_ignored_total", "Messages of subscribers that had no effect.", transportLabel)
+	descDeflated = desc("deflations_total", "Parts of preambles and catch-ups that were deflated, each once for all WebSocket clients who got it.")
+	descSaved    = desc("deflation_saved_bytes_total", "Bytes that weren't sent to WebSocket clients since what they got was deflated.")
 	descAge      = desc("delivery_age_seconds", "From the XADD of the oldest live entry of a write to the write's end.", transportLabel)
 )
 

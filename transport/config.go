@@ -49,6 +49,8 @@ type Config struct {
 	// MaxPosted bounds an event that answers a POST, in bytes; 0 is 8 MiB, since the official reader's buffer ends at 10.
 	// Section 4.
 	MaxPosted int
+	// Plain sends nothing deflated, whatever clients of a WebSocket offer. Section 3.
+	Plain bool
 	// MaxAge is for how long a client stays attached before it is sent away to come back, jittered by a tenth; 0 is for ever.
 	MaxAge time.Duration
 	// Canceller is whom clients of a WebSocket reach with a cancel; nil where that isn't to be had.

@@ -61,7 +61,7 @@ func (s *serving) readWires(r *metrics.Reading) {
 	r.WebSocket = &metrics.Wire{
 		Open: w.Open, Accepted: uint64(w.Accepted), Left: uint64(w.Left), Closed: map[string]uint64{}, Deliveries: uint64(w.Deliveries),
 		Messages: uint64(w.Messages), Writes: uint64(w.Writes), Bytes: uint64(w.Bytes), Skipped: uint64(w.Skipped),
-		Ignored: uint64(w.Ignored), Age: w.Age,
+		Ignored: uint64(w.Ignored), Age: w.Age, Deflations: uint64(w.Deflations), Saved: uint64(w.Saved),
 	}
 	for code, n := range w.Closes {
 		r.WebSocket.Closed[code.String()] += uint64(n)

@@ -47,6 +47,7 @@ type serveCommand struct {
 	AttachWait      time.Duration `default:"30s" placeholder:"DURATION" help:"How long an attach waits for a run that nobody has published yet (${default})."`
 	WriteTimeout    time.Duration `default:"10s" placeholder:"DURATION" help:"A subscriber whose connection takes no byte for so long is closed (${default})."`
 	QueueBytes      size          `default:"1MiB" placeholder:"SIZE" help:"How far a subscriber may lag, in bytes of events (${default})."`
+	Deflate         string        `default:"on" enum:"on,off" help:"Send what is over 8 KiB of preambles and catch-ups deflated to clients of a WebSocket that offer permessage-deflate: on or off (${default})."`
 	MaxEvent        size          `default:"8MiB" placeholder:"SIZE" help:"Largest event (${default})."`
 	MaxConversation size          `default:"32MiB" placeholder:"SIZE" help:"Largest conversation with its state that an attach restates (${default})."`
 	Memory          size          `default:"1GiB" placeholder:"SIZE" help:"Bound on what the hub keeps of runs in memory: folds, newest entries, earlier conversations (${default})."`

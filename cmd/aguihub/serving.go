@@ -104,7 +104,7 @@ func newServing(asked, life context.Context, p *process, st *stack, registry *st
 // routes starts the transports and mounts them behind the guard.
 func (s *serving) routes(life context.Context, p *process, st *stack, publisher *publish.Publisher) (http.Handler, error) {
 	f := p.flags
-	config := transport.Config{WriteTimeout: f.WriteTimeout, MaxAge: f.MaxConnectionAge, Canceller: s.service, MaxInboundRate: f.MaxMessageRate}
+	config := transport.Config{WriteTimeout: f.WriteTimeout, MaxAge: f.MaxConnectionAge, Canceller: s.service, MaxInboundRate: f.MaxMessageRate, Plain: f.Deflate == "off"}
 	var err error
 	if s.ingest, err = ingest.New(life, publisher, ingest.Config{MaxEvent: int(f.MaxEvent), Threads: s.service}, p.logger); err != nil {
 		return nil, err

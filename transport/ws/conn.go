@@ -28,6 +28,7 @@ type conn struct {
 	protocol protocol
 	cancel   context.CancelCauseFunc // ends the attach, with the reason
 	inbound  *rate.Limiter           // of messages and pings
+	deflates bool                    // the peer takes deflated messages
 
 	waker   transport.Waker
 	replies chan []byte            // control lines for the peer, from the reader to the writer
@@ -176,8 +177,12 @@ func (c *conn) fillBare(p *parcel, items []backfill.Item) error {
 		it := &items[i]
 		switch {
 		case it.Event != nil:
-			p.set(p.hold(), len(it.Event))
-			p.add(it.Event)
+			if frame := c.deflated(it); frame != nil {
+				p.add(frame)
+			} else {
+				p.set(p.hold(), len(it.Event))
+				p.add(it.Event)
+			}
 			stats.messages.Add(1)
 		case it.Delivery != nil:
 			stats.deliveries.Add(1)
@@ -221,7 +226,11 @@ func (c *conn) fillLines(p *parcel, items []backfill.Item) {
 				m.add(b)
 			}
 		case it.Event != nil:
-			m.add(transport.AppendLine(nil, it.Event, it.Cursor))
+			if frame := c.deflated(it); frame != nil {
+				m.frame(frame)
+			} else {
+				m.add(transport.AppendLine(nil, it.Event, it.Cursor))
+			}
 		default:
 			m.add(it.Line)
 		}
@@ -272,6 +281,13 @@ func (m *message) add(line []byte) {
 	}
 	m.parcel.add(line)
 	m.size += len(line)
+}
+
+// frame adds a message that is a frame already.
+func (m *message) frame(b []byte) {
+	m.close()
+	m.parcel.add(b)
+	m.stats.messages.Add(1)
 }
 
 func (m *message) close() {

@@ -11,7 +11,7 @@ import (
 type stats struct {
 	open                                                          atomic.Int64 // now
 	accepted, left, messages, deliveries, bytes, skipped, ignored atomic.Int64 // since start
-	writes                                                        atomic.Int64 // since start
+	writes, deflations, saved                                     atomic.Int64 // since start
 	age                                                           *metrics.Histogram
 	closes                                                        [transport.CloseKinds]atomic.Int64
 }
@@ -26,6 +26,8 @@ type Figures struct {
 	Writes     int64                         // of what was queued, each in few system calls
 	Deliveries int64                         // live entries handed to connections, withheld ones too
 	Bytes      int64                         // sent, frames and all
+	Deflations int64                         // events that were deflated, each for all who were sent it
+	Saved      int64                         // bytes that weren't sent since they were
 	Skipped    int64                         // of the deliveries, those of which the peer was told that something is wrong
 	Ignored    int64                         // messages and lines of peers that had no effect
 	Age        *metrics.Histogram            // from the XADD of the oldest live entry of a write to its end
@@ -37,7 +39,7 @@ func (s *Server) Figures() Figures {
 		Open: s.stats.open.Load(), Accepted: s.stats.accepted.Load(), Closes: map[transport.CloseCode]int64{},
 		Left: s.stats.left.Load(), Messages: s.stats.messages.Load(), Deliveries: s.stats.deliveries.Load(),
 		Bytes: s.stats.bytes.Load(), Skipped: s.stats.skipped.Load(), Ignored: s.stats.ignored.Load(),
-		Writes: s.stats.writes.Load(), Age: s.stats.age,
+		Writes: s.stats.writes.Load(), Age: s.stats.age, Deflations: s.stats.deflations.Load(), Saved: s.stats.saved.Load(),
 	}
 	for i, code := range transport.CloseCodes() {
 		f.Closes[code] = s.stats.closes[i].Load()

@@ -169,20 +169,6 @@ func TestHandshakeProblems(t *testing.T) {
 	})
 }
 
-func TestCompressionIsNeverSpoken(t *testing.T) {
-	f := start(t, backfill.Config{}, transport.Config{})
-	c, resp, err := websocket.Dial(t.Context(), "ws"+f.url+"/v1/runs/r1/ws", &websocket.DialOptions{
-		HTTPClient: f.client, CompressionMode: websocket.CompressionContextTakeover,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.CloseNow() }()
-	if got := resp.Header.Get("Sec-WebSocket-Extensions"); got != "" {
-		t.Fatal(got)
-	}
-}
-
 func TestReasonsFitIntoACloseFrame(t *testing.T) {
 	f := start(t, backfill.Config{}, transport.Config{})
 	for i := range 4 {

@@ -76,11 +76,20 @@ func (c *conn) lost(err error) error {
 	return errProtocol
 }
 
+// wireBudget is how many bytes may arrive for each that a message may have: with one byte a frame it is seven. What is
+// deflated can go on for ever and come to nothing.
+const wireBudget = 8
+
 // take takes one message; false where reading is over.
 func (c *conn) take(ctx context.Context, r io.Reader) bool {
 	limit := int64(c.server.config.MaxInbound)
+	c.socket.budget = wireBudget * c.server.config.MaxInbound
 	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	c.socket.budget = 0
 	switch {
+	case errors.Is(err, errInbound):
+		c.cancel(errInbound)
+		return false
 	case err != nil:
 		c.cancel(c.lost(err))
 		return false

@@ -144,7 +144,8 @@ func TestBadFrames(t *testing.T) {
 // raw is a client that writes frames itself.
 type raw struct {
 	net.Conn
-	t testing.TB
+	t    testing.TB
+	head string // of the answer
 }
 
 func (f *fixture) raw(tb testing.TB, path, protocol string) *raw {
@@ -168,7 +169,7 @@ func (f *fixture) raw(tb testing.TB, path, protocol string) *raw {
 	if !strings.HasPrefix(string(head), "HTTP/1.1 101 ") {
 		tb.Fatalf("%s", head)
 	}
-	return &raw{c, tb}
+	return &raw{c, tb, string(head)}
 }
 
 // frame reads a frame.
@@ -197,7 +198,7 @@ func (r *raw) frame() (op byte, payload []byte) {
 	if _, err := io.ReadFull(r, payload); err != nil {
 		r.t.Fatal(err)
 	}
-	return head[0] & 0xf, payload
+	return head[0] &^ final, payload // with the reserved bits
 }
 
 // untilClose reads up to a close frame and returns its code.

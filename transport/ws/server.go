@@ -149,6 +149,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, protocol protoco
 		OnPingReceived:     c.pinged,
 		OnPongReceived:     c.ponged,
 	}
+	if !s.config.Plain {
+		options.CompressionMode = websocket.CompressionNoContextTakeover
+	}
 	if selected != "" {
 		options.Subprotocols = []string{selected}
 	}
@@ -159,6 +162,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, protocol protoco
 	}
 	ws.SetReadLimit(-1) // the reader counts itself, so that what is over the limit is closed in one place
 	c.ws, c.socket = ws, h.socket
+	c.deflates = w.Header().Get("Sec-WebSocket-Extensions") != ""
 	return c, true
 }
 

@@ -24,6 +24,8 @@ type socket struct {
 	net.Conn
 	server *Server
 	head   []byte // what net/http has read already; owned by the reader
+	// budget is how many more bytes the message at hand may take to arrive: 0 any number, less none; owned by the reader.
+	budget int
 
 	// blocked is since when the write under way has made no progress, 0 while there is none.
 	blocked atomic.Int64
@@ -74,7 +76,16 @@ func (s *socket) Read(p []byte) (int, error) {
 		}
 		return n, nil
 	}
-	return s.Conn.Read(p)
+	if s.budget < 0 {
+		return 0, errInbound
+	}
+	n, err := s.Conn.Read(p)
+	if s.budget > 0 && n > 0 {
+		if s.budget -= n; s.budget == 0 {
+			s.budget = -1
+		}
+	}
+	return n, err
 }
 
 const (
@@ -209,6 +220,9 @@ func (p *parcel) set(place, size int) {
 	p.heads = appendHeader(p.heads, size)
 	p.parts[place] = p.heads[from:len(p.heads):len(p.heads)]
 }
+
+// maxHeader is the longest that appendHeader appends.
+const maxHeader = 10
 
 // appendHeader appends the header of a text frame that isn't fragmented: RFC 6455, section 5.2.
 func appendHeader(dst []byte, size int) []byte {
