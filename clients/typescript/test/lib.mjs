@@ -167,7 +167,7 @@ function parse(b) {
  * another; without one left a connection lives. blockWebSockets refuses upgrades, as some networks do.
  */
 export class Proxy {
-  constructor(port) { this.port = port; this.limits = []; this.sockets = new Set(); this.connections = 0; this.upgrades = 0; this.down = false; this.blockWebSockets = false; }
+  constructor(port) { this.port = port; this.limits = []; this.sockets = new Set(); this.connections = 0; this.upgrades = 0; this.received = 0; this.down = false; this.blockWebSockets = false; }
   async start() {
     this.server = net.createServer((a) => this.accept(a));
     await new Promise((r) => this.server.listen(0, "127.0.0.1", r));
@@ -192,6 +192,7 @@ export class Proxy {
       b.write(d);
     });
     b.on("data", (d) => {
+      this.received += d.length;
       if (left > d.length) { left -= d.length; a.write(d); return; }
       if (left > 0) a.write(d.subarray(0, left));
       left = 0;

@@ -211,6 +211,24 @@ test("where the proxy lets no WebSocket through, server-sent events take over", 
   assert.deepEqual((await look(page)).texts, r.whole);
 });
 
+test("a long conversation comes deflated, through a proxy too, and what is live afterwards arrives", async (t) => {
+  const proxy = await proxied(t), url = await nginx(t, [new URL(proxy.url).port]);
+  const run = `r-${uid()}`, thread = `t-${run}`, events = textRun(run, thread, ["live"]), rand = rng(3);
+  const words = corpus().flatMap((s) => s.events.map((e) => e.delta)).filter((d) => typeof d === "string").join(" ").split(/\s+/);
+  const said = Array.from({ length: 60 }, () => user(Array.from({ length: 900 }, () => words[Math.floor(rand() * words.length)]).join(" ")));
+  const size = said.reduce((n, m) => n + m.content.length, 0);
+  await hub.pub.add(run, events[0], inputOf({ run, thread }, said));
+  await hub.pub.announce(run, thread);
+  const page = await open(t);
+  await attach(page, { url, threadId: thread });
+  await seen(page, said.at(-1).content);
+  assert.ok(size > 200_000 && proxy.received < size / 2, `${proxy.received} of ${size} bytes`);
+  for (const e of events.slice(1, 3)) await hub.pub.add(run, e);
+  await seen(page, "live");
+  assert.deepEqual((await look(page)).texts, [...said.map((m) => m.content), "live"]);
+  assert.deepEqual(page.log, []);
+});
+
 test("the example without a build step survives a reload in mid-answer, and other tabs show the same", async (t) => {
   words.hold();
   t.after(() => words.go());
