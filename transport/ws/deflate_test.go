@@ -269,7 +269,7 @@ func TestACrowdSharesOneCompression(t *testing.T) {
 	f := start(t, backfill.Config{}, transport.Config{})
 	f.Begin(t, "r1", "t1")
 	cursor := f.Append(t, "r1", `{"type":"CUSTOM","name":"n","value":1}`)
-	f.Append(t, "r1", talk(t, 300<<10))
+	f.Append(t, "r1", talk(t, 100<<10))
 	attach := func(n int, query string) {
 		var crowd sync.WaitGroup
 		for range n {
@@ -288,11 +288,11 @@ func TestACrowdSharesOneCompression(t *testing.T) {
 			t.Errorf("%s: %d compressions, want %d", what, got, n)
 		}
 	}
-	attach(20, "")
-	expect("20 at once", 1)
-	attach(20, "?after="+cursor)
-	expect("20 who come back", 1)
-	if saved := f.server.Figures().Saved; saved < 40*150<<10 {
+	attach(12, "")
+	expect("12 at once", 1)
+	attach(12, "?after="+cursor)
+	expect("12 who come back", 1)
+	if saved := f.server.Figures().Saved; saved < 24*60<<10 {
 		t.Errorf("%d bytes saved", saved)
 	}
 	f.Append(t, "r1", `{"type":"CUSTOM","name":"n","value":2}`)
@@ -346,7 +346,7 @@ func masked(first byte, payload []byte) []byte {
 func TestDeflatedMessagesOfClients(t *testing.T) {
 	f := start(t, backfill.Config{}, transport.Config{})
 	f.Begin(t, "r1", "t1")
-	bomb := payloadOf(deflatedFrame(make([]byte, 64<<20)))       // a thousandth of it
+	bomb := payloadOf(deflatedFrame(make([]byte, 16<<20)))       // a thousandth of it
 	empty := bytes.Repeat([]byte("\x00\x00\x00\xff\xff"), 1<<18) // blocks of nothing
 	for _, protocol := range []string{bareName, linesName} {
 		for _, c := range []struct {
@@ -354,7 +354,7 @@ func TestDeflatedMessagesOfClients(t *testing.T) {
 			frames []byte
 			code   int
 		}{
-			{"64 MiB in a thousandth", masked(final|rsv1|opText, bomb), 1009},
+			{"16 MiB in a thousandth", masked(final|rsv1|opText, bomb), 1009},
 			{"blocks of nothing", masked(final|rsv1|opText, empty), 1009},
 			{"blocks of nothing that never end", masked(rsv1|opText, empty), 1009},
 			{"no deflate at all", masked(final|rsv1|opText, []byte("\xff\xff\xff\xff")), 1002},
