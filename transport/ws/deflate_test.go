@@ -410,8 +410,10 @@ func BenchmarkDeflatedPreamble(b *testing.B) {
 		size := 0
 		b.SetBytes(int64(len(event)))
 		for b.Loop() {
-			frame, _ := s.deflater(lines)(event)
-			size = len(frame)
+			frame, made := s.deflater(lines)(event)
+			if size = len(frame); !made || size == 0 {
+				b.Fatal("it went plain")
+			}
 		}
 		b.ReportMetric(float64(size)/float64(len(event)), "deflated/raw")
 	})
