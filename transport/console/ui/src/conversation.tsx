@@ -21,9 +21,9 @@ export class Conversation extends Component<ConversationProps> {
   private items: Item[] = [];
 
   override render({ session, agent, onAnswer }: ConversationProps) {
-    const opened = [...session.open].join("\n");
+    const opened = [...session.open, session.run?.id, session.running].join("\n");
     if (this.source !== session.messages || this.opened !== opened) {
-      this.items = itemsOf(session.messages, session.open);
+      this.items = itemsOf(session);
       this.source = session.messages;
       this.opened = opened;
     }
@@ -70,7 +70,7 @@ function Foot({ session, agent, onAnswer }: ConversationProps) {
   );
 }
 
-function itemsOf(messages: readonly Message[], open: ReadonlySet<string>): Item[] {
+function itemsOf({ messages, open, ends, run }: Session): Item[] {
   const calls = new Set<string>();
   const results = new Map<string, string>();
   for (const m of messages) {
@@ -80,7 +80,13 @@ function itemsOf(messages: readonly Message[], open: ReadonlySet<string>): Item[
   const seen = new Map<string, number>(); // ids repeat in real streams
   const items: Item[] = [];
   for (const m of messages) {
-    if (m.role === "tool" && calls.has(m.toolCallId) && results.get(m.toolCallId) === m.content) continue;
+    const end = ends.get(m.id);
+    const ended = end && end.id !== run?.id ? end : undefined; // of the run that is shown the foot tells
+    if (m.role === "tool" && calls.has(m.toolCallId) && results.get(m.toolCallId) === m.content) {
+      const last = items.at(-1);
+      if (last) last.end ??= ended;
+      continue;
+    }
     const name = m.role + " " + m.id;
     const n = seen.get(name) ?? 0;
     seen.set(name, n + 1);
@@ -90,6 +96,7 @@ function itemsOf(messages: readonly Message[], open: ReadonlySet<string>): Item[
       message: m,
       results: toolCalls.map((c) => results.get(c.id)),
       open: open.has(m.id),
+      end: ended,
       openCalls: toolCalls.map((c) => open.has(c.id)),
     });
   }

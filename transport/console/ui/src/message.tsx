@@ -3,6 +3,7 @@ import { Component, type ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { soon } from "./draw";
 import { same } from "./same";
+import type { RunView } from "./session";
 import { Long, Markdown } from "./text";
 import { Watched } from "./watched";
 
@@ -15,6 +16,8 @@ export interface Item {
   /** The message is still being written, and which of its calls are. */
   open: boolean;
   openCalls: boolean[];
+  /** How an earlier run ended here, where it didn't finish. */
+  end: Pick<RunView, "id" | "state" | "error"> | undefined;
 }
 
 interface ItemProps {
@@ -45,6 +48,7 @@ export class MessageView extends Component<ItemProps> {
       <article class={`message ${m.role}`} aria-label={roles[m.role] ?? m.role} aria-busy={item.open}>
         {m.role === "reasoning" ? <Reasoning item={item} folds={folds} /> : <Plain item={item} />}
         <Some of={calls}>{(c, i) => <CallView key={c.id} call={c} result={item.results[i]} open={item.openCalls[i] ?? false} id={item.key + " " + i} folds={folds} />}</Some>
+        {item.end && <div class="end" title={item.end.id}><span class={"state " + item.end.state}>{item.end.state}</span> {item.end.error.slice(0, 500)}</div>}
       </article>
     );
   }

@@ -43,6 +43,8 @@ export class Session {
   over = false;
   failure: HubError | undefined;
   detail: Detail | undefined;
+  /** How runs ended that were cancelled or failed while this attach saw it, by the message that was the last one then. */
+  readonly ends = new Map<string, Readonly<RunView>>();
   /** What somebody unfolded or folded, by the keys of what is shown. */
   readonly folds = new Map<string, boolean>();
   private watch: Watch | undefined;
@@ -154,7 +156,7 @@ export class Session {
 
   private readonly subscriber: AgentSubscriber = {
     onEvent: ({ event, messages }) => {
-      this.take(event);
+      this.take(event, messages);
       later();
       const grown = grow(event, messages, this.agent.messages);
       if (!grown) return undefined;
@@ -165,7 +167,7 @@ export class Session {
     onMessagesChanged: later,
   };
 
-  private take(event: BaseEvent): void {
+  private take(event: BaseEvent, messages: readonly Message[]): void {
     const e = event as unknown as Fields;
     switch (event.type as string) {
       case "RUN_STARTED":
@@ -176,7 +178,7 @@ export class Session {
       case "RUN_FINISHED":
       case "RUN_ERROR":
         this.clear();
-        if (this.run) Object.assign(this.run, ending(e));
+        if (this.run) this.endRun(this.run, ending(e), messages.at(-1)?.id);
         return this.askDetail();
       case "TEXT_MESSAGE_START":
       case "REASONING_MESSAGE_START":
@@ -203,6 +205,11 @@ export class Session {
       case "STATE_DELTA":
         this.stateKnown = true;
     }
+  }
+
+  private endRun(run: RunView, how: Partial<RunView>, last: string | undefined): void {
+    Object.assign(run, how);
+    if (last !== undefined && (run.state === "cancelled" || run.state === "error")) this.ends.set(last, { ...run });
   }
 
   private leave(step: string): void {

@@ -1,5 +1,5 @@
 // Measures what the page costs: npm run bench. Figures are of this machine; tasks are told by the browser, CPU by its main thread's clock.
-import { conversation, flood, Hub, ids, inputOf, launch, message, open, sleep, started } from "./lib.mjs";
+import { conversation, flood, heap, Hub, ids, inputOf, launch, message, metrics, open, sleep, started, tasksOf } from "./lib.mjs";
 
 const rate = Number(process.env.RATE ?? 1_000);
 const seconds = Number(process.env.SECONDS ?? 10);
@@ -8,26 +8,10 @@ const browser = await launch();
 const small = ids();
 await hub.post(small.run, [started(small), ...message("m", "a small one")], inputOf(small));
 
-const metrics = async (cdp) => Object.fromEntries((await cdp.send("Performance.getMetrics")).metrics.map((m) => [m.name, m.value]));
-const heap = async (cdp) => {
-  for (let i = 0; i < 3; i++) await cdp.send("HeapProfiler.collectGarbage");
-  return (await metrics(cdp)).JSHeapUsedSize / 1e6;
-};
-/** The tasks of the page's main thread while something is done: how long each took, and how long it had the CPU. */
-async function tasksOf(cdp, work) {
-  const events = [];
-  cdp.on("Tracing.dataCollected", ({ value }) => events.push(...value));
-  await cdp.send("Tracing.start", { transferMode: "ReportEvents", traceConfig: { includedCategories: ["toplevel", "disabled-by-default-devtools.timeline", "__metadata"] } });
-  await work();
-  const done = new Promise((r) => cdp.once("Tracing.tracingComplete", r));
-  await cdp.send("Tracing.end");
-  await done;
-  cdp.removeAllListeners("Tracing.dataCollected");
-  const main = new Set(events.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map((e) => e.pid + " " + e.tid));
-  const tasks = events.filter((e) => e.ph === "X" && e.name === "ThreadControllerImpl::RunTask" && main.has(e.pid + " " + e.tid)).map((e) => ({ wall: e.dur / 1000, cpu: (e.tdur ?? NaN) / 1000 }));
+const told = (tasks) => {
   const of = (kind) => { const long = tasks.map((t) => t[kind]).filter((d) => d > 100).sort((a, b) => b - a); return `${long.length} over 100 ms${long.length ? ` (${long.slice(0, 6).map(Math.round).join(", ")})` : ""}, longest ${Math.round(Math.max(0, ...tasks.map((t) => t[kind])))} ms`; };
   return `tasks by CPU: ${of("cpu")}; by the clock: ${of("wall")}`;
-}
+};
 const look = (page, path) => page.evaluate((to) => { history.pushState(null, "", to); dispatchEvent(new PopStateEvent("popstate")); }, path);
 const shown = (page, text) => page.locator(".messages").getByText(text).first().waitFor({ timeout: 300_000 });
 async function visit(path) {
@@ -51,13 +35,13 @@ async function visit(path) {
   const cpu = (await metrics(cdp)).TaskDuration;
   let lag = 0, behind, sent;
   const timer = setInterval(async () => { lag = Math.max(lag, Number(await page.locator("#figure-lag").innerText().catch(() => 0))); }, 250);
-  const tasks = await tasksOf(cdp, async () => {
+  const tasks = told(await tasksOf(cdp, async () => {
     sent = await flood(hub, r, rate, seconds);
     const begun = Date.now();
     hub.add(r.run, ...message("end", "the end"));
     await shown(page, "the end");
     behind = Date.now() - begun;
-  });
+  }));
   clearInterval(timer);
   const spent = (await metrics(cdp)).TaskDuration - cpu;
   console.log(`${sent.n} events in ${sent.seconds.toFixed(1)} s into a conversation of 200 messages: ${tasks}`);
@@ -80,7 +64,7 @@ async function visit(path) {
   await sleep(1_500);
   const before = await heap(cdp);
   let begun, opened;
-  console.log("10,000 messages are opened: " + (await tasksOf(cdp, async () => {
+  console.log("10,000 messages are opened: " + told(await tasksOf(cdp, async () => {
     begun = Date.now();
     await look(page, "/?run=" + r.run);
     await shown(page, "the last one");
@@ -88,10 +72,10 @@ async function visit(path) {
     await sleep(2_000);
   })));
   console.log(`  in ${opened} ms; ${await page.locator("*").count()} elements`);
-  console.log("  they are scrolled through: " + (await tasksOf(cdp, async () => {
+  console.log("  they are scrolled through: " + told(await tasksOf(cdp, async () => {
     for (let i = 0; i < 40; i++) { await page.locator(".messages").evaluate((el) => { el.scrollTop -= 5_000; }); await sleep(20); }
   })));
-  console.log("  150 events follow in 5 s: " + (await tasksOf(cdp, async () => {
+  console.log("  150 events follow in 5 s: " + told(await tasksOf(cdp, async () => {
     for (let i = 0; i < 50; i++) { hub.add(r.run, ...message("x" + i, "more")); await sleep(100); }
     await sleep(1_000);
   })));

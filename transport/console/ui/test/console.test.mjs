@@ -5,7 +5,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { after, afterEach, before, test } from "node:test";
-import { agent, conversation, finished, flood, Hub, ids, inputOf, launch, message, open, patience, started } from "./lib.mjs";
+import { agent, conversation, finished, flood, heap, Hub, ids, inputOf, launch, message, open, patience, started, tasksOf } from "./lib.mjs";
 
 let hub, helper, browser;
 const pages = [];
@@ -37,6 +37,16 @@ const until = async (look, what) => {
   assert.fail(what);
 };
 const connected = (page, words) => page.locator("#connection", { hasText: words }).waitFor();
+/** What the browser tells of a page. */
+const devtools = async (page) => {
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send("Performance.enable");
+  return cdp;
+};
+/** How long tasks of the page had the CPU while something is done, the longest first, in milliseconds. By the clock they take longer where others want it, too. */
+const tasks = async (cdp, work) => (await tasksOf(cdp, work)).map((t) => t.cpu).sort((a, b) => b - a);
+/** Looks at something else within the page, as a click in the list does. */
+const look = (page, path) => page.evaluate((to) => { history.pushState(null, "", to); dispatchEvent(new PopStateEvent("popstate")); }, path);
 const user = (content) => ({ id: "u-" + content.length, role: "user", content });
 
 test("without a run the page says what to type, and what is typed shows up in the list", async () => {
@@ -155,6 +165,12 @@ test("somebody writes to an agent, whose answer outlives the page, and cancels o
   await page.locator("#run-line", { hasText: "cancelled" }).waitFor();
   assert.equal(await page.locator(".message.user").count(), 2);
   assert.equal(await page.locator("#cancel").isDisabled(), true);
+  assert.equal(await page.locator(".message .end").count(), 0);
+  await page.locator("#compose").fill("and now?");
+  await page.keyboard.press("Enter");
+  await see(page, "You said: and now?");
+  assert.deepEqual(await page.locator(".message .end").allInnerTexts(), ["cancelled"]); // the answer that was broken off is still one
+  await page.locator(".message.assistant", { hasText: "You said: go on." }).locator(".end").waitFor();
 });
 
 test("interrupts are answered: the only one at once, several together, and a message waits until then", async () => {
@@ -289,11 +305,74 @@ test("a hostile run executes nothing, loads nothing and doesn't freeze the page"
   assert.deepEqual(links.filter((p) => !/^(https?|mailto):$/.test(p)), []);
 });
 
+test("whatever an agent names or fails with is text, in every corner of the page", async () => {
+  const evil = `"><img src=x onerror=window.pwned=1><script>window.pwned=1</script>`;
+  const id = `"><img src=x onerror=window.pwned=1> javascript:pwned=1`; // ids have neither slash nor braces
+  const r = { run: `run ${id}`, thread: `thread ${id}` };
+  const patch = (path, value) => [{ op: "add", path, value }];
+  await hub.post(r.run, [
+    started(r),
+    { type: "STEP_STARTED", stepName: evil },
+    { type: "STATE_SNAPSHOT", snapshot: { [evil]: { [evil]: evil }, link: "javascript:window.pwned=1", type: "img", props: { src: "x", onerror: "window.pwned=1" } } },
+    { type: "STATE_DELTA", delta: patch("/__html", evil) },
+    { type: "CUSTOM", name: evil, value: { type: "script", props: { children: "window.pwned=1" } } },
+    { type: "REASONING_START", messageId: "th" }, { type: "REASONING_MESSAGE_START", messageId: "th", role: "reasoning" }, { type: "REASONING_MESSAGE_CONTENT", messageId: "th", delta: evil },
+    { type: "REASONING_MESSAGE_END", messageId: "th" }, { type: "REASONING_END", messageId: "th" },
+    { type: "ACTIVITY_SNAPSHOT", messageId: "act", activityType: evil, content: { [evil]: evil, dangerouslySetInnerHTML: { __html: evil }, html: evil } },
+    { type: "ACTIVITY_DELTA", messageId: "act", activityType: evil, patch: patch("/onclick", "window.pwned=1") },
+    { type: "TEXT_MESSAGE_START", messageId: evil, role: "assistant", name: evil },
+    { type: "TEXT_MESSAGE_CONTENT", messageId: evil, delta: [
+      "[a](JaVaScRiPt:window.pwned=1)", "[b](java\tscript:window.pwned=1)", "[c](&#106;avascript:window.pwned=1)", "[d](vbscript:x)", "[e](data:text/html;base64,PHNjcmlwdD4=)",
+      "[f](blob:https://x.example/1)", "[g](//evil.example/x)", "[h](/v1/runs)", "[i](file:///etc/passwd)", "[j](https://ok.example/ \"><img src=x onerror=window.pwned=1>\")",
+      "![k](data:image/svg+xml;base64,PHN2Zz4= \"t\")", "<https://ok.example/\"onmouseover=\"window.pwned=1>", "<svg><animate onbegin=window.pwned=1>", "<!--><img src=x onerror=window.pwned=1>-->", "```<img src=x onerror=window.pwned=1>\n" + evil + "\n```",
+      "|" + evil + "|\n|-|\n|" + evil + "|",
+    ].join("\n\n") },
+    { type: "TEXT_MESSAGE_END", messageId: evil },
+    { type: "TOOL_CALL_START", toolCallId: evil, toolCallName: evil, parentMessageId: evil }, { type: "TOOL_CALL_ARGS", toolCallId: evil, delta: JSON.stringify({ [evil]: evil }) }, { type: "TOOL_CALL_END", toolCallId: evil },
+    { type: "TOOL_CALL_RESULT", messageId: "res", toolCallId: evil, content: JSON.stringify([{ type: "iframe", props: { srcDoc: evil } }, `<svg onload=window.pwned=1>`]) },
+    { type: "TOOL_CALL_RESULT", messageId: "res2", toolCallId: "nobody's", content: `<svg xmlns="http://www.w3.org/2000/svg" onload="window.pwned=1"></svg>` },
+  ], inputOf(r, [{ id: evil, role: "user", name: evil, content: [{ type: "text", text: evil }, { type: "image", source: { type: "url", value: "https://evil.example/x.png" } }] }, { id: "dev", role: "developer", name: evil, content: evil }]));
+  hub.add(r.run, { type: "TOOL_CALL_END", toolCallId: evil + "withheld" }, evil, { type: "RUN_ERROR", message: evil, code: evil });
+  const page = await visit("/?thread=" + encodeURIComponent(r.thread));
+  await see(page, "The run failed.", ".foot");
+  const unfold = async (where) => {
+    for (let fold; (fold = page.locator(`${where} .fold[aria-expanded=false]`).first()), await fold.count(); ) await fold.click();
+  };
+  await unfold(".messages");
+  await page.locator(".call .folded").first().waitFor();
+  await page.locator(".targets a", { hasText: r.thread }).first().waitFor();
+  await page.getByRole("button", { name: "Runs", exact: true }).click();
+  await page.locator(".targets a", { hasText: r.run }).first().waitFor();
+  const bad = () => page.evaluate(() => [window.pwned, document.querySelectorAll("script:not([src]), body :is(script, img, iframe, object, embed, style, link, form:not(.attach, .composer), svg:not(.brand svg), animate)").length, [...document.querySelectorAll("*")].flatMap((e) => e.getAttributeNames()).filter((n) => /^on/.test(n)).length]);
+  for (const tab of ["State", "Withheld", "Run", "Timeline"]) {
+    await page.locator("#tab-" + tab).click();
+    await page.locator(`#tab-${tab}[aria-selected=true]`).waitFor();
+    await unfold("#panel");
+    assert.deepEqual(await bad(), [undefined, 0, 0], tab);
+  }
+  const rows = page.locator(".row");
+  for (let i = 0; i < (await rows.count()); i++) {
+    await rows.nth(i).click();
+    await page.locator(".detail").waitFor();
+  }
+  assert.deepEqual(await bad(), [undefined, 0, 0], "the timeline's details");
+  const links = await page.locator("body a").evaluateAll((all) => all.map((a) => a.href));
+  const own = new URL(page.url()).origin;
+  assert.deepEqual(links.filter((l) => !l.startsWith(own + "/?") && !l.startsWith("https://ok.example/")), []);
+  assert.ok(links.some((l) => l.startsWith("https://ok.example/")));
+  assert.equal(await page.title(), `${r.thread} · aguihub`);
+});
+
 test("ten thousand messages open as few elements, from either end", async () => {
   const r = ids();
   await hub.post(r.run, [started(r), ...message("last", "the last one")], inputOf(r, conversation(10_000)));
-  const page = await visit("/?run=" + r.run);
-  await see(page, "the last one");
+  const page = await visit("/?run=none");
+  await connected(page, "no such run yet; waiting");
+  const long = await tasks(await devtools(page), async () => {
+    await look(page, "/?run=" + r.run);
+    await see(page, "the last one");
+  });
+  assert.ok(long.length > 10 && long[1] <= 100, `tasks of ${long.slice(0, 4)} ms: only the snapshot may hold the page for 100`);
   assert.ok((await page.locator("*").count()) < 2_500);
   await page.locator(".messages").focus();
   await page.keyboard.press("Home");
@@ -307,10 +386,13 @@ test("ten thousand messages open as few elements, from either end", async () => 
   await see(page, "and one more");
 });
 
-test("a thousand events a second are all applied and all told", async () => {
+test("a thousand events a second are all applied and all told, and neither hold the page up nor stay in its memory", async () => {
   const r = ids();
   await hub.post(r.run, [started(r), { type: "TEXT_MESSAGE_START", messageId: "m", role: "assistant" }], inputOf(r, conversation(200)));
-  const page = await visit("/?run=" + r.run);
+  const page = await visit("/?run=none");
+  await connected(page, "no such run yet; waiting");
+  const cdp = await devtools(page), before = await heap(cdp);
+  await look(page, "/?run=" + r.run);
   await connected(page, "live");
   await page.evaluate(() => {
     const copy = window.structuredClone;
@@ -318,9 +400,13 @@ test("a thousand events a second are all applied and all told", async () => {
     window.structuredClone = (value, ...rest) => { if (value?.messages) window.copies++; return copy(value, ...rest); };
   });
   await page.locator("button.chip.control").click(); // a filter has to keep up, too
-  const { n, text } = await flood(hub, r, 1_000, 3);
-  hub.add(r.run, { type: "TEXT_MESSAGE_END", messageId: "m" }, ...message("end", "the end"));
-  await see(page, "the end");
+  let n, text;
+  const long = await tasks(cdp, async () => {
+    ({ n, text } = await flood(hub, r, 1_000, 3));
+    hub.add(r.run, { type: "TEXT_MESSAGE_END", messageId: "m" }, ...message("end", "the end"));
+    await see(page, "the end");
+  });
+  assert.ok(long.length > 100 && long[0] <= 100, `tasks of ${long.slice(0, 4)} ms`);
   const copies = await page.evaluate(() => window.copies);
   assert.ok(copies > 0 && copies < 20, `all messages were copied ${copies} times: text is to grow without that`);
   await until(async () => (await figure(page, "lag")) === "0", "everything applied");
@@ -330,6 +416,10 @@ test("a thousand events a second are all applied and all told", async () => {
   await see(page, `[${n - 1}]`, ".timeline");
   await page.locator("#filter").fill("TEXT_MESSAGE_CONTENT");
   await page.locator(".status-line", { hasText: `${n + 1} of` }).waitFor();
+  await look(page, "/?run=none");
+  await connected(page, "no such run yet; waiting");
+  const kept = (await heap(cdp)) - before;
+  assert.ok(kept < 5, `${kept.toFixed(1)} MB more than before`);
 });
 
 test("all of it goes by keyboard, and the focus is seen", async () => {

@@ -135,3 +135,25 @@ export async function flood(hub, { run }, perSecond, seconds) {
   return { n, seconds: (Date.now() - begun) / 1000, text: Array.from({ length: n }, (_, k) => `[${k}]`).join("") };
 }
 
+
+export const metrics = async (cdp) => Object.fromEntries((await cdp.send("Performance.getMetrics")).metrics.map((m) => [m.name, m.value]));
+
+/** What the page keeps, in MB, once its garbage is gone. */
+export const heap = async (cdp) => {
+  for (let i = 0; i < 3; i++) await cdp.send("HeapProfiler.collectGarbage");
+  return (await metrics(cdp)).JSHeapUsedSize / 1e6;
+};
+
+/** The tasks of the page's main thread while something is done: how long each took by the clock, and how long it had the CPU, in milliseconds. */
+export async function tasksOf(cdp, work) {
+  const events = [], collect = ({ value }) => events.push(...value);
+  cdp.on("Tracing.dataCollected", collect);
+  await cdp.send("Tracing.start", { transferMode: "ReportEvents", traceConfig: { includedCategories: ["toplevel", "disabled-by-default-devtools.timeline", "__metadata"] } });
+  await work();
+  const done = new Promise((r) => cdp.once("Tracing.tracingComplete", r));
+  await cdp.send("Tracing.end");
+  await done;
+  cdp.off("Tracing.dataCollected", collect);
+  const main = new Set(events.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map((e) => e.pid + " " + e.tid));
+  return events.filter((e) => e.ph === "X" && e.name === "ThreadControllerImpl::RunTask" && main.has(e.pid + " " + e.tid)).map((e) => ({ wall: e.dur / 1000, cpu: (e.tdur ?? NaN) / 1000 }));
+}
