@@ -116,6 +116,21 @@ test("a hub that is silent is asked, and left where it doesn't answer", async (t
   assert.equal(hub.seen.length, 2);
 });
 
+test("by default it asks after 45 s of silence, and comes back after 10 s without an answer", async (t) => {
+  let pings = 0;
+  const hub = await scripted(t, (ws) => { ws.send(bracket(2, "2-0.x")); ws.on("message", (m) => { assert.deepEqual(JSON.parse(m), { control: "ping" }); pings++; }); }, whole);
+  const waits = new Set(), later = globalThis.setTimeout;
+  t.mock.method(globalThis, "setTimeout", (f, ms, ...rest) => {
+    if (ms < 10_000) return later(f, ms, ...rest);
+    waits.add(ms);
+    return later(f, 20, ...rest); // time flies
+  });
+  await agentAt(hub.url, { runId: "r", threadId: "t", timing: { handshake: 9_000 } }).connectAgent();
+  assert.ok(pings >= 1 && hub.seen.length >= 2);
+  assert.deepEqual([...waits].filter((ms) => ms !== 30_000), [45_000, 10_000]); // the package ws has a wait of its own
+  assert.equal(new URL(hub.seen[1].url, hub.url).searchParams.get("after"), "2-0.x");
+});
+
 test("it pauses while the browser is offline", async (t) => {
   const hub = await scripted(t, (ws) => ws.send(bracket(2, "2-0.x")), whole);
   // Node has neither window events nor navigator.onLine.

@@ -1,7 +1,9 @@
 // The example with assistant-ui: its real AG-UI runtime, in Chromium, with the hub's history.
 import assert from "node:assert/strict";
+import http from "node:http";
 import path from "node:path";
 import { after, before, test } from "node:test";
+import { build } from "esbuild";
 import WebSocket from "ws";
 import { asksForTokens, eventually, Hub, inputOf, textRun, token, uid } from "../lib.mjs";
 import { browser, picture } from "../browser/lib.mjs";
@@ -134,6 +136,46 @@ test("an answer under way is resumed with its calls and their results, and an er
 
 test("a thread that nobody knows is an empty chat", async () => {
   assert.deepEqual((await (await historyOf(`t-${uid()}`)).load()).messages, []);
+});
+
+test("an effect that attaches makes one attachment in React's strict mode, which mounts twice", async (t) => {
+  const { outputFiles } = await build({
+    stdin: { resolveDir: dir, loader: "jsx", contents: `
+      import { HubAgent } from "@aguihub/client";
+      import { StrictMode, useEffect } from "react";
+      import { createRoot } from "react-dom/client";
+      const agent = new HubAgent(window.options);
+      window.seen = { agent, mounts: 0 };
+      function Chat() {
+        useEffect(() => {
+          window.seen.mounts++;
+          void agent.connectAgent();
+          return () => void agent.detachActiveRun();
+        }, []);
+      }
+      createRoot(document.body.appendChild(document.createElement("div"))).render(<StrictMode><Chat /></StrictMode>);
+    ` },
+    bundle: true, write: false, jsx: "automatic", define: { "process.env.NODE_ENV": '"development"' }, logLevel: "warning",
+  });
+  const { thread, run, say } = await begun([{ type: "TEXT_MESSAGE_CHUNK", messageId: "m", role: "assistant", delta: "half" }]);
+  const page = await chrome.context.newPage();
+  t.after(() => page.close());
+  const sockets = [];
+  page.on("websocket", (s) => sockets.push(s.url()));
+  const blank = http.createServer((_, response) => response.writeHead(200, { "content-type": "text/html" }).end("<!doctype html><body>"));
+  await new Promise((listening) => blank.listen(0, "127.0.0.1", listening));
+  t.after(() => { blank.close(); blank.closeAllConnections(); });
+  await page.goto(`http://127.0.0.1:${blank.address().port}/`);
+  await page.evaluate((options) => { window.options = options; }, { url: hub.url, threadId: thread });
+  await page.addScriptTag({ content: outputFiles[0].text });
+  const texts = () => page.evaluate(() => window.seen.agent.messages.map((m) => m.content));
+  await eventually(async () => (await texts()).at(-1) === "half", "the attach", patience);
+  await say({ type: "TEXT_MESSAGE_CHUNK", messageId: "m", delta: " and half" });
+  await say({ type: "RUN_FINISHED", threadId: thread, runId: run });
+  await eventually(() => page.evaluate(() => !window.seen.agent.isRunning), "the end", patience);
+  assert.deepEqual(await texts(), ["do it", "half and half"]);
+  assert.equal(await page.evaluate(() => window.seen.mounts), 2);
+  assert.deepEqual(sockets.map((s) => new URL(s).pathname), [`/v1/threads/${thread}/ws`]);
 });
 
 test("hubHistory() is a ThreadHistoryAdapter to the compiler", async () => assert.equal(await complaints, ""));
