@@ -376,6 +376,14 @@ func (s *memorySource) readAnchored(ctx context.Context, shard uint64, keys []po
 	return replies, out, err
 }
 
+func (s *memorySource) behind(_ context.Context, _ uint64, keys []position) (which []int, err error) {
+	replies, _, err := s.log.readNow(keys, 1)
+	for _, r := range replies {
+		which = append(which, r.key)
+	}
+	return which, err
+}
+
 func (s *memorySource) interrupt(_ context.Context, shards []uint64) error {
 	for _, shard := range shards {
 		select {

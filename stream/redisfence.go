@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -166,25 +167,62 @@ func (l *Redis) Signals(ctx context.Context, runs ...RunID) ([][]Signal, error) 
 // Leases tells how the leases of runs stand, in the order of runs. It changes nothing: see NoteLeases.
 func (l *Redis) Leases(ctx context.Context, runs ...RunID) ([]Lease, error) {
 	leases := make([]Lease, len(runs))
-	for from := 0; from < len(runs); from += pipelineRuns {
-		to := min(from+pipelineRuns, len(runs))
-		hashes, left := make([]*redis.SliceCmd, to-from), make([]*redis.DurationCmd, to-from)
+	claimed, err := l.claimed(ctx, runs)
+	if err != nil {
+		return nil, err
+	}
+	for some := range slices.Chunk(claimed, pipelineRuns) {
+		hashes, left := make([]*redis.SliceCmd, len(some)), make([]*redis.DurationCmd, len(some))
 		_ = l.read(ctx, func(pipe redis.Pipeliner) { // each command has its own error
-			for i, run := range runs[from:to] {
-				keys := l.keysOf(run)
-				hashes[i] = pipe.HMGet(ctx, keys[1], "v", "epoch", "ended", "lapsed")
-				left[i] = pipe.PTTL(ctx, keys[2])
+			for n, i := range some {
+				keys := l.keysOf(runs[i])
+				hashes[n] = pipe.HMGet(ctx, keys[1], "v", "epoch", "ended", "lapsed")
+				left[n] = pipe.PTTL(ctx, keys[2])
 			}
 		})
-		for i := range hashes {
-			err := classify(ctx, "leases", errors.Join(hashes[i].Err(), left[i].Err()))
+		for n, i := range some {
+			err := classify(ctx, "leases", errors.Join(hashes[n].Err(), left[n].Err()))
 			if err != nil && !errors.Is(err, ErrWrongType) {
 				return nil, err
 			}
-			leases[from+i] = leaseOf(hashes[i].Val(), left[i].Val())
+			leases[i] = leaseOf(hashes[n].Val(), left[n].Val())
 		}
 	}
 	return leases, nil
+}
+
+// claimedRuns is how many runs one EXISTS looks at.
+const claimedRuns = 50
+
+// claimed returns the indexes of those of the runs that may have a lease, or have had one. Many runs never get one, and to
+// ask for all of them at once costs a third. On a cluster one command can't span slots, and any run may have one.
+func (l *Redis) claimed(ctx context.Context, runs []RunID) (some []int, err error) {
+	var exist []*redis.IntCmd
+	if !l.dialer.cluster && len(runs) > 1 {
+		_ = l.read(ctx, func(pipe redis.Pipeliner) { // each command has its own error
+			exist = exist[:0] // it may be tried again
+			for part := range slices.Chunk(runs, claimedRuns) {
+				keys := make([]string, 0, 2*len(part))
+				for _, run := range part {
+					keys = append(keys, l.keys.Aux(run, auxProducer), l.keys.Aux(run, auxLease))
+				}
+				exist = append(exist, pipe.Exists(ctx, keys...))
+			}
+		})
+	}
+	for i := range runs {
+		if n := i / claimedRuns; n < len(exist) {
+			err := classify(ctx, "leases", exist[n].Err())
+			if err == nil && exist[n].Val() == 0 {
+				continue
+			}
+			if err != nil && !concernsKey(err) {
+				return nil, err
+			}
+		}
+		some = append(some, i)
+	}
+	return some, nil
 }
 
 // leaseOf reads the fields of Leases. left is the answer of PTTL: -2 means that there is no lease, -1 that it never lapses.

@@ -36,8 +36,10 @@ type TailConfig struct {
 	// its run is left out until the sink returns. 0 means 20 ms.
 	Grace time.Duration
 	// Verify is how long at most a quiet run goes between two looks whether the entry at its position is still there
-	// and the same; Block comes on top of it. 0 means 3 s. A look costs 2 µs a run on either side (this project's
-	// measurement), and one at all runs also follows each error and each change of role.
+	// and the same; Block comes on top of it. 0 means 3 s. That costs 2 µs a run on either side (this project's
+	// measurement), and is also done for all runs after each error and each change of role. Where runs are read by wake-ups
+	// it is how late an entry may be whose wake-up got lost; that what was read is still there is verified after five times
+	// as long.
 	Verify time.Duration
 	// Poll reads by a sweep over all keys every 100 ms instead of blocking. On a cluster, where one read can't
 	// span slots, it is always so.
@@ -129,7 +131,7 @@ type Tail struct {
 
 // source is where a tail reads from: the seam behind which other ways to learn of new entries may stand.
 type source interface {
-	anchoredReader
+	wokenSource
 	// read returns what some of the keys have behind their positions, as soon as there is any, and nothing
 	// after block or an interrupt of this shard; an interrupt since the last read of the shard counts. An
 	// error means that nothing was read at all.
@@ -343,7 +345,8 @@ func (t *Tail) runShard(ctx context.Context, s *shard) {
 	defer t.src.forget(s.id)
 	var keys []position
 	var live []*followed
-	count, backoff := maxReadCount, minBackoff
+	count := maxReadCount
+	var wait backoff
 	for {
 		var ok bool
 		if keys, live, ok = t.beginRead(s, keys[:0], live[:0]); !ok {
@@ -354,20 +357,29 @@ func (t *Tail) runShard(ctx context.Context, s *shard) {
 			replies, err = t.verify(ctx, s, keys, live, replies)
 		}
 		t.endRead(s, err)
-		if ctx.Err() != nil {
+		if !wait.after(ctx, err) {
 			return
 		}
 		if err != nil {
-			if !sleep(ctx, jittered(backoff)) {
-				return
-			}
-			backoff = min(2*backoff, maxBackoff)
 			continue
 		}
-		backoff = minBackoff
 		count = adaptCount(count, replies)
 		t.deliver(ctx, s, t.assign(keys, live, replies), &deliveries)
 	}
+}
+
+// backoff is how long a shard waits after a read that failed; zero is after none.
+type backoff time.Duration
+
+// after waits where err is one, and longer the more of them there were in a row. It reports whether ctx is still alive.
+func (b *backoff) after(ctx context.Context, err error) bool {
+	if err == nil || ctx.Err() != nil {
+		*b = 0
+		return ctx.Err() == nil
+	}
+	wait := max(time.Duration(*b), minBackoff)
+	*b = backoff(min(2*wait, maxBackoff))
+	return sleep(ctx, jittered(wait))
 }
 
 // jittered is d, up to a half less.

@@ -206,6 +206,37 @@ func (s *blockSource) anchors(ctx context.Context, shard uint64, at []position) 
 	return out, nil
 }
 
+// behind is one XREAD, which answers with those only that have something. It writes first, as anchors does.
+func (s *blockSource) behind(ctx context.Context, shard uint64, keys []position) ([]int, error) {
+	streams := make([]string, 2*len(keys))
+	for i, k := range keys {
+		streams[i], streams[len(keys)+i] = k.key, k.after.String()
+	}
+	pipe := s.conn(shard).Pipeline()
+	probe := pipe.Expire(ctx, s.keys.tailControl(s.process, shard), controlTTL)
+	look := pipe.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: 1, Block: -1})
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	err := classify(ctx, "look", look.Err())
+	if refused := classify(ctx, "look", probe.Err()); errors.Is(refused, ErrUnavailable) {
+		err = refused
+	}
+	found := look.Val()
+	var which []int
+	for i, k := range keys { // in the order that was asked for
+		switch {
+		case concernsKey(err): // one of them, which reading them singly shows
+			which = append(which, i)
+		case len(found) > 0 && found[0].Stream == k.key:
+			which, found = append(which, i), found[1:]
+		}
+	}
+	if err != nil && !concernsKey(err) {
+		s.drop(shard)
+		return nil, err
+	}
+	return which, nil
+}
+
 // readAnchored writes first, as anchors does.
 func (s *blockSource) readAnchored(ctx context.Context, shard uint64, keys []position, count int) ([]reply, []anchor, error) {
 	pipe := s.conn(shard).Pipeline()

@@ -77,6 +77,15 @@ func (s *sweepSource) readAnchored(ctx context.Context, _ uint64, keys []positio
 	return readAnchored(ctx, s.client.Pipeline(), s.client, keys, count)
 }
 
+// behind names all of the keys: one command can't span slots, and several cost what reading does.
+func (*sweepSource) behind(_ context.Context, _ uint64, keys []position) ([]int, error) {
+	which := make([]int, len(keys))
+	for i := range which {
+		which[i] = i
+	}
+	return which, nil
+}
+
 func (s *sweepSource) interrupt(_ context.Context, shards []uint64) error {
 	for _, shard := range shards {
 		select {

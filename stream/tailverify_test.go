@@ -76,15 +76,16 @@ func TestEveryLossUnderAFollowerIsTold(t *testing.T) {
 		},
 	}
 	for name, lose := range cases {
-		testLoss(t, name, lose, func(log *Memory) *Tail { return log.NewTail(TailConfig{}) })
-		testLoss(t, name+", with wake-ups", lose, func(log *Memory) *Tail {
+		testLoss(t, name, lose, 1, func(log *Memory) *Tail { return log.NewTail(TailConfig{}) })
+		testLoss(t, name+", with wake-ups", lose, verifySweeps+1, func(log *Memory) *Tail {
 			tail, _, _ := newWokenTail(log, true)
 			return tail
 		})
 	}
 }
 
-func testLoss(t *testing.T, name string, lose func(*testing.T, *Memory, []ID), newTail func(*Memory) *Tail) {
+// testLoss has a loss be found within so many times TailConfig.Verify.
+func testLoss(t *testing.T, name string, lose func(*testing.T, *Memory, []ID), within time.Duration, newTail func(*Memory) *Tail) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			log := newMemory(t)
@@ -99,7 +100,7 @@ func testLoss(t *testing.T, name string, lose func(*testing.T, *Memory, []ID), n
 			log.SetFault(ErrUnavailable) // so that the loss and what follows are seen at once
 			log.SetFault(nil)
 			lose(t, log, ids)
-			time.Sleep(tail.cfg.Verify + tail.cfg.Block)
+			time.Sleep(within*tail.cfg.Verify + tail.cfg.Block)
 			synctest.Wait()
 			appendN(t, log, "r", 1, "later")
 			synctest.Wait()

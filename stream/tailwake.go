@@ -42,6 +42,7 @@ type wakes struct {
 	able    bool      // a run; all else is left to blocked reads
 	pending bool      // it stands in its shard's list
 	swept   bool      // because of a sweep
+	looks   int       // of sweeps since it was last read
 	missed  bool      // it is to be read again once its followers have taken what they were given
 	owed    time.Time // when a sweep found what no wake-up had told of
 	held    time.Time // until when it is left to blocked reads

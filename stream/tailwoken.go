@@ -11,44 +11,48 @@ const (
 	// keysPerWoken bounds the keys of a shard that waits for wake-ups. Few shards are better than many: the more wake-ups
 	// one read serves the less it costs.
 	keysPerWoken = 5000
-	// A busy shard begins a read this long after the one before at the earliest, a microsecond for each of its keys between
-	// these bounds, so that one read serves many runs; a quiet one reads at once. With 5,000 keys it is what a blocked
-	// XREAD over as many takes to wake (this project's measurement).
+	// A busy shard begins a read this long after the one before at the earliest, two microseconds for each of its keys
+	// between these bounds, so that one read serves many runs; a quiet one reads at once. With 5,000 keys it is what a blocked
+	// XREAD over as many takes to wake (docs/profiles.md).
 	minWakeGap = time.Millisecond
-	maxWakeGap = 5 * time.Millisecond
+	maxWakeGap = 10 * time.Millisecond
 	// keysPerRead bounds one read of a woken shard.
 	keysPerRead = 1000
 	// sweepSteps is in how many parts a sweep looks at all keys.
-	sweepSteps = 20
+	sweepSteps = 10
+	// verifySweeps is how many sweeps in a row may look at a key without verifying its position. Looking costs a third of
+	// reading, on either side, and nothing but a loss without an error, of a run that is quiet, is found out later for it.
+	verifySweeps = 4
 )
 
-// anchoredReader reads runs from and including the entries at their positions.
-type anchoredReader interface {
+// wokenSource is what shards that wait for wake-ups read from.
+type wokenSource interface {
+	// behind names those of the keys that have more than their positions say, and may name others. It fails as
+	// readAnchored does.
+	behind(ctx context.Context, shard uint64, keys []position) ([]int, error)
 	// readAnchored returns what keys have behind their positions and what stands there, in the order of keys. A position
 	// that is zero has an anchor that is unread. It fails where the server isn't the one that takes writes.
 	readAnchored(ctx context.Context, shard uint64, keys []position, count int) ([]reply, []anchor, error)
 }
 
-// runWoken reads what wake-ups tell of, and each key once in [TailConfig.Verify] without, until the shard has no keys or
-// ctx ends. A read includes the entry at the key's position, so that each one sees a loss.
+// runWoken reads what wake-ups tell of, and looks at each key once in [TailConfig.Verify] without, until the shard has no
+// keys or ctx ends. A read includes the entry at the key's position, so that each one sees a loss.
 func (t *Tail) runWoken(ctx context.Context, s *shard) {
 	var deliveries sync.WaitGroup
 	defer deliveries.Wait()
 	defer t.src.forget(s.id)
 	var keys []position
 	var live []*followed
-	count, backoff := maxReadCount, minBackoff
+	count := maxReadCount
+	var wait backoff
 	var gap time.Duration
-	wait := jittered(t.cfg.Verify / sweepSteps)
-	due := time.Now().Add(wait) // of the next part of the sweep, whether or not wake-ups leave a pause
-	sweep := time.NewTimer(wait)
-	defer sweep.Stop()
+	sweep := newSweepClock(t.cfg.Verify / sweepSteps)
+	defer sweep.timer.Stop()
 	for {
-		if now := time.Now(); !now.Before(due) {
-			t.sweep(s)
-			wait = jittered(t.cfg.Verify / sweepSteps)
-			due = now.Add(wait)
-			sweep.Reset(wait)
+		if sweep.due() {
+			if err := t.sweep(ctx, s); !wait.after(ctx, err) {
+				return
+			}
 		}
 		var ok bool
 		if keys, live, gap, ok = t.beginWoken(s, keys[:0], live[:0]); !ok {
@@ -57,7 +61,7 @@ func (t *Tail) runWoken(ctx context.Context, s *shard) {
 		if len(keys) == 0 {
 			select {
 			case <-s.signal:
-			case <-sweep.C:
+			case <-sweep.timer.C:
 			case <-ctx.Done():
 				return
 			}
@@ -66,17 +70,12 @@ func (t *Tail) runWoken(ctx context.Context, s *shard) {
 		began := time.Now()
 		replies, err := t.readWoken(ctx, s, keys, live, count)
 		t.endWoken(s, live, replies, count, err)
-		if ctx.Err() != nil {
+		if !wait.after(ctx, err) {
 			return
 		}
 		if err != nil {
-			if !sleep(ctx, jittered(backoff)) {
-				return
-			}
-			backoff = min(2*backoff, maxBackoff)
 			continue
 		}
-		backoff = minBackoff
 		count = adaptCount(count, replies)
 		t.deliver(ctx, s, t.assign(keys, live, replies), &deliveries)
 		if rest := gap - time.Since(began); rest > 0 && !sleep(ctx, rest) {
@@ -90,30 +89,6 @@ func (s *shard) pend(fk *followed) {
 	if !fk.wakes.pending {
 		fk.wakes.pending = true
 		s.pending = append(s.pending, fk)
-	}
-}
-
-// sweep puts the next part of the keys into the list of those to be read.
-func (t *Tail) sweep(s *shard) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if s.step++; s.step > sweepSteps {
-		s.step, s.swept = 1, 0
-	}
-	to := len(s.keys) * s.step / sweepSteps
-	var unwoken []*followed
-	for ; s.swept < to; s.swept++ {
-		fk := s.keys[s.swept]
-		if !fk.wakes.owed.IsZero() {
-			unwoken = append(unwoken, fk)
-		}
-		if !fk.wakes.pending {
-			fk.wakes.swept = true
-			s.pend(fk)
-		}
-	}
-	for _, fk := range unwoken { // it may leave the shard
-		t.unwoken(fk)
 	}
 }
 
@@ -145,10 +120,10 @@ func (t *Tail) beginWoken(s *shard, keys []position, live []*followed) ([]positi
 		}
 		keys = append(keys, fk.position(f))
 		live = append(live, fk)
-		fk.fresh, fk.bad = false, nil
+		fk.fresh, fk.bad, fk.wakes.looks = false, nil, 0
 	}
 	s.pending = slices.Delete(s.pending, 0, taken)
-	gap := min(max(time.Duration(len(s.keys))*time.Microsecond, minWakeGap), maxWakeGap)
+	gap := min(max(2*time.Duration(len(s.keys))*time.Microsecond, minWakeGap), maxWakeGap)
 	return keys, live, gap, true
 }
 
@@ -179,11 +154,7 @@ func (t *Tail) endWoken(s *shard, live []*followed, replies []reply, count int, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s.err = err; err != nil {
-		for _, fk := range live {
-			fk.fresh = true
-			t.wakeKey(fk)
-		}
-		t.doubt() // what ended this connection may have ended the subscription, too
+		t.failWoken(live)
 		return
 	}
 	now := time.Now()
@@ -207,4 +178,13 @@ func (t *Tail) endWoken(s *shard, live []*followed, replies []reply, count int, 
 			fk.wakes.swept = false
 		}
 	}
+}
+
+// failWoken has keys read anew whose read, or look, failed. Caller holds mu.
+func (t *Tail) failWoken(live []*followed) {
+	for _, fk := range live {
+		fk.fresh = true
+		t.wakeKey(fk)
+	}
+	t.doubt() // what ended this connection may have ended the subscription, too
 }
