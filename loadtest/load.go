@@ -31,6 +31,7 @@ func putLoad(ctx context.Context, args []string) error {
 	flags.BoolVar(&w.Settle, "settle", false, "wait until hubs have given memory back before measuring")
 	flags.BoolVar(&o.Bare, "bare", false, "attach on ag-ui.v1.json instead of ag-ui.hub.v1.json")
 	flags.BoolVar(&o.Quiet, "quiet", false, "publish with XADD alone, without saying so on agui:wake")
+	keyspace := flags.Bool("keyspace", false, "have Redis tell of each XADD: the hub's wake-ups of the better kind")
 	flags.StringVar(&o.Program, "hub", "", "program of the hub (built)")
 	profile := flags.String("profile", "", "file for a profile of the first hub's processor time")
 	report := flags.String("json", "", "file for the figures")
@@ -40,6 +41,9 @@ func putLoad(ctx context.Context, args []string) error {
 	}
 	if w.History > 0 {
 		w.Judged = 0
+	}
+	if *keyspace {
+		o.Redis = load.KeyspaceEvents
 	}
 	if *profile != "" {
 		w.Profile = load.CPU

@@ -145,19 +145,21 @@ func (f field) memory() row {
 }
 
 func (f field) idle() row {
+	const woken, blocked = "hub, keyspace events", "hub, XREAD"
 	// One round of pings takes 25 s with both.
-	w := load.Workload{Runs: idlers, Subscribers: 1, Warmup: 3 * time.Second, Duration: 25 * time.Second}
-	trials := []trial{{lines, f.hub(lines, load.HubOptions{}), w}}
+	w := load.Workload{Runs: idlers, Subscribers: 1, Warmup: 8 * time.Second, Duration: 25 * time.Second}
+	trials := []trial{{woken, f.hub(woken, load.HubOptions{Redis: load.KeyspaceEvents}), w}}
 	trials = f.with(trials, peer, false, w)
+	trials = append(trials, trial{blocked, f.hub(blocked, load.HubOptions{}), w})
 	redis := func(r *load.Result) float64 { return 100 * r.RedisCPU / r.Seconds }
 	return row{
 		name: "idle", rounds: 1, unit: "% of a core", trials: trials,
 		value:  func(r *load.Result) float64 { return 100 * r.HubCPU / r.Seconds },
 		figure: "Idle cost: 10,000 attached runs without events, pings and sweep on",
 		goals: []goal{
-			{text: "hub ≤ 3 % of a core", of: lines, limit: 3},
-			{text: "hub ≤ 0.5 × Centrifugo", of: lines, over: peer, limit: 0.5},
-			{text: "Redis ≤ 1 % of a core", value: redis, of: lines, limit: 1},
+			{text: "hub ≤ 3 % of a core", of: woken, limit: 3},
+			{text: "hub ≤ 0.5 × Centrifugo", of: woken, over: peer, limit: 0.5},
+			{text: "Redis ≤ 1 % of a core", value: redis, of: woken, limit: 1},
 		},
 		also: []column{
 			{"Redis, % of a core", redis},
@@ -169,10 +171,10 @@ func (f field) idle() row {
 
 func (f field) redis() row {
 	const woken, keyspace, blocked, payload = "hub, woken by PUBLISH", "hub, woken by keyspace events", "hub, XREAD", "XADD and payload in PUB/SUB"
-	w := load.Workload{Runs: 5000, Subscribers: 1, Rate: 0.3, Warmup: 2 * time.Second, Duration: 4 * time.Second}
+	w := load.Workload{Runs: 5000, Subscribers: 1, Rate: 0.3, Warmup: 8 * time.Second, Duration: 6 * time.Second}
 	trials := []trial{
 		{woken, f.hub(woken, load.HubOptions{Flags: []string{"--tail=wake"}}), w},
-		{keyspace, f.hub(keyspace, load.HubOptions{Flags: []string{"--tail=wake"}, Quiet: true, Redis: []string{"--notify-keyspace-events", "Kt"}}), w},
+		{keyspace, f.hub(keyspace, load.HubOptions{Flags: []string{"--tail=wake"}, Quiet: true, Redis: load.KeyspaceEvents}), w},
 		{payload, load.PubSub(payload), w},
 		{blocked, f.hub(blocked, load.HubOptions{Flags: []string{"--tail=xread"}, Quiet: true}), w},
 	}

@@ -28,6 +28,9 @@ type HubOptions struct {
 	Flags   []string // more for the hub's
 }
 
+// KeyspaceEvents has redis-server tell of each XADD: for HubOptions.Redis.
+var KeyspaceEvents = []string{"--notify-keyspace-events", "Kt"}
+
 // Hub is the party that this project makes.
 func Hub(o HubOptions) Party {
 	return Party{Name: o.Name, Redis: o.Redis, Start: func(ctx context.Context, s Setting) (System, error) {

@@ -294,7 +294,7 @@ type look struct {
 	hub, redis, self time.Duration
 	tally            tally
 	published        int64
-	calls            map[string]int
+	calls, micros    map[string]int // of commands of Redis
 }
 
 func (m *measuring) look(ctx context.Context) (look, error) {
@@ -316,7 +316,7 @@ func (m *measuring) look(ctx context.Context) (look, error) {
 	if l.self, err = process.Own(); err != nil {
 		return l, err
 	}
-	l.calls, err = m.redis.calls(ctx)
+	l.calls, l.micros, err = m.redis.commands(ctx)
 	return l, err
 }
 

@@ -31,6 +31,7 @@ type Result struct {
 	RSSPerSubscriber float64 `json:"rssPerSubscriber"` // without what was held before anybody attached, and without Free
 
 	Commands map[string]int `json:"commands"` // that Redis was sent meanwhile
+	InThem   map[string]int `json:"inThem"`   // microseconds that Redis spent in each, without reading, parsing and writing
 	Reads    int            `json:"reads"`    // of them, those that don't publish
 
 	Snapshots  int64    `json:"snapshots"` // that stood for events, after lag
@@ -47,6 +48,7 @@ func (r *Result) fill(m *measuring, before, after look) {
 	all := r.HubCPU + r.RedisCPU + (after.self - before.self).Seconds()
 	r.Busy = all / r.Seconds / float64(runtime.NumCPU())
 	r.Commands = since(before.calls, after.calls)
+	r.InThem = since(before.micros, after.micros)
 	r.Reads = reads(r.Commands)
 	r.Latency, r.Joining, r.Late = m.latency.times(), m.joining.times(), m.late.times()
 }
