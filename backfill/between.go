@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/aguihub/aguihub/stream"
@@ -13,6 +14,20 @@ import (
 type endWatch struct {
 	lost chan struct{} // closed when it is
 	stop func()
+
+	mu   sync.Mutex
+	wake func() // called then, for a session that doesn't wait itself
+}
+
+// tell says that the entry is gone.
+func (w *endWatch) tell() {
+	close(w.lost)
+	w.mu.Lock()
+	wake := w.wake
+	w.mu.Unlock()
+	if wake != nil {
+		wake()
+	}
 }
 
 // watchEnd returns what is closed when the newest entry that the subscriber has is gone; nil where it has none.
@@ -21,15 +36,44 @@ func (ses *Session) watchEnd() <-chan struct{} {
 		return nil
 	}
 	if ses.watched == nil {
-		lost := make(chan struct{})
-		stop := ses.service.log.Follow(ses.current.run, ses.at.Entry, func(b stream.Batch) {
+		w := &endWatch{lost: make(chan struct{})}
+		w.stop = ses.service.log.Follow(ses.current.run, ses.at.Entry, func(b stream.Batch) {
 			if errors.Is(b.Err, stream.ErrLost) { // which is told once
-				close(lost)
+				w.tell()
 			}
 		})
-		ses.watched = &endWatch{lost: lost, stop: stop}
+		ses.watched = w
 	}
 	return ses.watched.lost
+}
+
+// linger waits until the session's thread changes, or until the entry that it stands at is lost.
+func (ses *Session) linger(ctx context.Context, changed, gone <-chan struct{}) (lost bool, err error) {
+	if ses.wake == nil {
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-changed:
+			return false, nil
+		case <-gone:
+			return true, nil
+		}
+	}
+	if w := ses.watched; w != nil {
+		w.mu.Lock()
+		w.wake = ses.wake
+		w.mu.Unlock()
+	}
+	select {
+	case <-gone:
+		return true, nil
+	default:
+	}
+	if !ses.thread.onChange(ses, changed, ses.wake) {
+		return false, nil
+	}
+	ses.room = Room{}
+	return false, ErrIdle
 }
 
 func (ses *Session) unwatch() {

@@ -114,8 +114,7 @@ func (th *thread) delete(run stream.RunID) {
 	if len(th.gone) < maxErased {
 		th.gone[run] = true
 	}
-	close(th.changed)
-	th.changed = make(chan struct{})
+	th.change()
 }
 
 func (th *thread) isGone(run stream.RunID) bool {

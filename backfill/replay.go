@@ -102,9 +102,9 @@ func (ses *Session) openFromStart(ctx context.Context) ([]Item, error) {
 func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error) {
 	if rep.run.Ended() { // nothing that comes after is sent
 		ses.at = rep.cursor
-		items := ses.items[:0]
+		items := ses.room.items[:0]
 		items = append(items, live(ses.place(ses.at), 0), ses.end())
-		ses.items = items
+		ses.room.items = items
 		return items, nil
 	}
 	if c := rep.cursor.Entry; rep.reached() && !c.IsZero() && !c.Less(rep.start) {
@@ -121,7 +121,7 @@ func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error)
 		return nil, err
 	}
 	items, last := ses.replayed(rep, entries)
-	ses.items = items
+	ses.room.items = items
 	if last != nil && last.Restart {
 		return ses.restarted(last.Cursor)
 	}
@@ -130,15 +130,15 @@ func (ses *Session) replayPage(ctx context.Context, rep *replay) ([]Item, error)
 
 // replayEnds closes the bracket behind what the ring holds.
 func (ses *Session) replayEnds(rep *replay, sub *hub.Subscriber) ([]Item, error) {
-	ses.sub, ses.step, ses.at = sub, ses.live, rep.cursor
+	ses.sub, ses.step, ses.at = sub, ses.follow, rep.cursor
 	over := false
-	items := ses.items[:0]
-	if queue, _ := sub.TryNext(ses.queue); len(queue) > 0 { // its error comes again
+	items := ses.room.items[:0]
+	if queue, _ := sub.TryNext(ses.room.queue); len(queue) > 0 { // its error comes again
 		var last *hub.Delivery
 		items, last = ses.replayed(rep, queue)
-		ses.queue, ses.at, over = queue, last.Cursor, last.End
+		ses.room.queue, ses.at, over = queue, last.Cursor, last.End
 		if last.Restart {
-			ses.items = items
+			ses.room.items = items
 			return ses.restarted(last.Cursor)
 		}
 	}
@@ -146,14 +146,14 @@ func (ses *Session) replayEnds(rep *replay, sub *hub.Subscriber) ([]Item, error)
 	if over {
 		items = append(items, ses.end())
 	}
-	ses.items = items
+	ses.room.items = items
 	return items, nil
 }
 
 // replayed makes items of deliveries up to a restart, which isn't among them, or the end. last is the last one that was
 // looked at.
 func (ses *Session) replayed(rep *replay, deliveries []*hub.Delivery) (items []Item, last *hub.Delivery) {
-	items = ses.items[:0]
+	items = ses.room.items[:0]
 	for _, last = range deliveries {
 		if last.Restart {
 			break

@@ -54,7 +54,7 @@ func (ses *Session) restate(before []Item, mode string) ([]Item, error) {
 	}
 	items := before
 	if before == nil {
-		items = ses.items[:0]
+		items = ses.room.items[:0]
 	}
 	if !ses.attached {
 		items = append(items, ses.attachedItem(j.view.Full))
@@ -117,23 +117,23 @@ func (ses *Session) closeBracket(items []Item, p *agui.Preamble, j joined) []Ite
 
 // goLive goes on from where the session joined.
 func (ses *Session) goLive(items []Item, j joined) []Item {
-	ses.at, ses.step = j.cursor, ses.live
+	ses.at, ses.step = j.cursor, ses.follow
 	if j.view.Ended {
 		items = append(items, ses.end())
 	}
-	ses.items, ses.waited = items, false
+	ses.room.items, ses.waited = items, false
 	return items
 }
 
-// restarted begins anew, behind what is in ses.items: the run did, at or before newest.
+// restarted begins anew, behind what is in ses.room.items: the run did, at or before newest.
 func (ses *Session) restarted(newest stream.Cursor) ([]Item, error) {
 	latest := ses.place(newest).String()
 	ses.attached, ses.held = false, agui.Holder{}
-	before := ses.items
+	before := ses.room.items
 	before = append(before, control(ControlReset, controlReset{
 		Control: ControlReset, Reason: resetRestarted, Latest: &latest,
 	}))
-	ses.items = nil
+	ses.room.items = nil
 	ses.service.countReset(resetRestarted)
 	return ses.restate(before, modeFresh)
 }

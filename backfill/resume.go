@@ -184,9 +184,9 @@ func (ses *Session) continueFrom(ctx context.Context, c stream.Cursor, how Catch
 	if err != nil {
 		return nil, err
 	}
-	items := ses.items[:0]
+	items := ses.room.items[:0]
 	if c.Entry.Less(ses.current.start) { // since it was looked at
-		ses.items = items
+		ses.room.items = items
 		return ses.restarted(j.cursor)
 	}
 	next, later := threadRun{}, false
@@ -322,10 +322,10 @@ func (ses *Session) catchUpAfterLag() ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	items := ses.items[:0]
+	items := ses.room.items[:0]
 	switch {
 	case ses.restartedSince():
-		ses.items = items
+		ses.room.items = items
 		return ses.restarted(j.cursor)
 	case ses.at.Entry.Less(ses.current.start):
 		return ses.restate(nil, modeSnapshot) // nothing of the run was sent

@@ -330,6 +330,16 @@ func TestLag(t *testing.T) {
 			r.publish(t, "r1", append(deltas("r1", 50), closing("r1"))...) // that it had lagged before is forgiven
 			w.expect("catchup:snapshot close MESSAGES STATE live")
 		})
+		bubble(t, fmt.Sprintf("one that was brought on may lag again, though nothing came between (%v)", req), func(t *testing.T) {
+			r := newRig(t, Config{Hub: hub.Config{QueueBytes: queue}})
+			r.begin(t, "r1", "t1")
+			w := slow(t, r, req)
+			r.publish(t, "r1", append([]string{opening("r1")}, deltas("r1", 50)...)...)
+			w.expect("catchup:snapshot MESSAGES STATE open live")
+			w.all() // it waits
+			r.publish(t, "r1", deltas("r1", 50)...)
+			w.expect("catchup:snapshot MESSAGES STATE live")
+		})
 		bubble(t, fmt.Sprintf("one that lags again before it was brought on is given up (%v)", req), func(t *testing.T) {
 			r := newRig(t, Config{Hub: hub.Config{QueueBytes: queue}})
 			r.begin(t, "r1", "t1")

@@ -58,7 +58,7 @@ type Session struct {
 	held     agui.Holder
 	attached bool
 	at       stream.Cursor // of the current run: the newest entry that the subscriber has or was told is covered
-	lagged   bool          // what was returned last was a catch-up after lag
+	lagged   bool          // what was returned last was a catch-up after lag, which may not be written yet
 	endAt    stream.ID     // of the run that has ended: its terminal event
 	watched  *endWatch     // while the session waits between two runs of its thread
 	finished []byte        // the RUN_FINISHED that the subscriber's pending interrupts come from, as far as is known
@@ -70,12 +70,19 @@ type Session struct {
 	// releaseFeed gives the feed back to its hub.
 	releaseFeed func()
 	sub         *hub.Subscriber
-	queue       []*hub.Delivery
-	items       []Item
-	waited      bool // for the live tail since the past was handed out
+	room        Room
+	waited      bool   // for the live tail since the past was handed out
+	wake        func() // while Poll is called
 
 	clock   clock
 	tailing bool // what Next returns came out of the live tail
+	live    bool // the live tail is all that there is to wait for
+}
+
+// Room is memory for what a call of a session returns, which is good until the next call with the same room. The zero Room is ready.
+type Room struct {
+	queue []*hub.Delivery
+	items []Item
 }
 
 // Attach begins a session. It does no I/O but for a thread's list of runs.
@@ -105,13 +112,13 @@ func (s *Service) Attach(ctx context.Context, r Request) (*Session, error) {
 // or stream.ErrUnavailable where the run couldn't be read for as long as one waits for it.
 func (ses *Session) Next(ctx context.Context) ([]Item, error) {
 	for {
-		ses.tailing = false
+		ses.tailing, ses.live = false, false
 		items, err := ses.step(ctx)
 		if errors.Is(err, hub.ErrLost) {
 			items, err = ses.lost(ctx)
 		}
 		if len(items) > 0 || err != nil {
-			if !ses.tailing {
+			if !ses.tailing && !errors.Is(err, ErrIdle) {
 				ses.count(items, err)
 			}
 			return items, err
@@ -119,11 +126,36 @@ func (ses *Session) Next(ctx context.Context) ([]Item, error) {
 	}
 }
 
+// ErrIdle says that there is nothing yet.
+var ErrIdle = errors.New("backfill: nothing yet")
+
+// Poll is Next for a caller that doesn't wait for the live tail, nor for a thread's next run. Where there is nothing yet it
+// returns ErrIdle, and wake is called when there may be, from the goroutine that has it: it must not wait for anything. What
+// else Next waits for, as for an answer of Redis, Poll waits for, too.
+func (ses *Session) Poll(ctx context.Context, wake func()) ([]Item, error) {
+	ses.wake = wake
+	defer func() { ses.wake = nil }()
+	return ses.Next(ctx)
+}
+
+// Tail returns the entries that are queued in the live tail, and has wake called once when there are more. It waits for
+// nothing. ok is false where it isn't as simple: then nothing was taken, and Poll is to be called.
+func (ses *Session) Tail(room *Room, wake func()) (items []Item, ok bool) {
+	if !ses.live {
+		return nil, false
+	}
+	if room.queue, ok = ses.sub.TakePlain(room.queue[:0], wake); !ok {
+		return nil, false
+	}
+	items = ses.handOn(room)
+	if !ses.live { // the run's end is among them, and something comes behind it
+		wake()
+	}
+	return items, true
+}
+
 // Tailing says whether what Next returned last came out of the live tail: entries on their way for the first time.
 func (ses *Session) Tailing() bool { return ses.tailing }
-
-// Idle says whether Next would have to wait, so that a transport may flush what it holds back.
-func (ses *Session) Idle() bool { return ses.sub == nil || len(ses.sub.Ready()) == 0 }
 
 // MessageIDs are the ids of the messages that the session's run holds now, those that it started from included; nil
 // before Next has returned something of a run.
@@ -141,6 +173,7 @@ func (ses *Session) Close() {
 	ses.leaveRun()
 	ses.unwatch()
 	if ses.release != nil {
+		ses.thread.leave(ses)
 		ses.release()
 	}
 	ses.step = func(context.Context) ([]Item, error) { return nil, hub.ErrClosed }
@@ -276,12 +309,8 @@ func (ses *Session) resetOfNothing() []Item {
 func (ses *Session) awaitFirst(ctx context.Context) ([]Item, error) {
 	r, ok, changed := ses.thread.newest()
 	if !ok {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-changed:
-			return nil, nil
-		}
+		_, err := ses.linger(ctx, changed, nil)
+		return nil, err
 	}
 	return ses.openNewest(ctx, r)
 }
@@ -314,40 +343,49 @@ func events(items []Item, lists ...[][]byte) []Item {
 	return items
 }
 
-// live hands on what comes. Idle subscribers wait here, each with what is on its stack: handing on is another function's.
-func (ses *Session) live(ctx context.Context) ([]Item, error) {
+// follow hands on what comes in the live tail.
+func (ses *Session) follow(ctx context.Context) ([]Item, error) {
 	if !ses.waited { // the past was written: its items are as many as it has events
-		ses.items, ses.waited = nil, true
+		ses.room, ses.waited = Room{}, true
 	}
-	queue, err := ses.sub.Next(ctx, ses.queue)
-	if err != nil {
-		return ses.interrupted(err)
+	var err error
+	ses.room.queue, err = ses.sub.TakeOrWake(ses.room.queue[:0], ses.wake)
+	if len(ses.room.queue) == 0 && err == nil {
+		ses.lagged = false // what it was caught up by is written
+		if ses.wake != nil {
+			ses.room, ses.live = Room{}, true
+			return nil, ErrIdle
+		}
+		ses.room.queue, err = ses.sub.Next(ctx, ses.room.queue)
 	}
-	return ses.handOn(queue)
-}
-
-// interrupted is what comes of a live tail that doesn't go on.
-func (ses *Session) interrupted(err error) ([]Item, error) {
-	if errors.Is(err, hub.ErrLagged) {
+	switch {
+	case errors.Is(err, hub.ErrLagged):
 		return ses.catchUpAfterLag()
+	case err != nil:
+		return nil, err
 	}
-	return nil, err
+	for i, d := range ses.room.queue {
+		if d.Restart {
+			ses.room.queue = ses.room.queue[:i]
+			ses.room.items = ses.handOn(&ses.room)
+			ses.tailing, ses.live = false, false
+			return ses.restarted(d.Cursor)
+		}
+		if d.End {
+			break
+		}
+	}
+	return ses.handOn(&ses.room), nil
 }
 
 // handOn makes items of deliveries.
-//
-//go:noinline
-func (ses *Session) handOn(queue []*hub.Delivery) ([]Item, error) {
-	ses.queue, ses.lagged, ses.tailing = queue, false, true
-	items := ses.items[:0]
-	for _, d := range queue {
+func (ses *Session) handOn(room *Room) []Item {
+	ses.lagged, ses.tailing, ses.live = false, true, true
+	items := room.items[:0]
+	for _, d := range room.queue {
 		if d.Note != nil {
 			items = append(items, Item{Control: ControlStalled, Line: d.Note})
 			continue
-		}
-		if d.Restart {
-			ses.items, ses.tailing = items, false
-			return ses.restarted(d.Cursor)
 		}
 		items = append(items, Item{Delivery: ses.sight().delivery(d), Cursor: ses.place(d.Cursor)})
 		ses.at = d.Cursor
@@ -356,8 +394,8 @@ func (ses *Session) handOn(queue []*hub.Delivery) ([]Item, error) {
 			break
 		}
 	}
-	ses.items = items
-	return items, nil
+	room.items = items
+	return items
 }
 
 // end is the current run's end for the subscriber.
@@ -368,7 +406,7 @@ func (ses *Session) end() Item {
 		_, ses.finished = view.LastFinish()
 		ses.endAt = ses.machine.end
 	})
-	ses.step = ses.over
+	ses.step, ses.live = ses.over, false
 	return ended(ses.current.run)
 }
 
@@ -383,14 +421,11 @@ func (ses *Session) over(ctx context.Context) ([]Item, error) {
 		return nil, ErrDeleted
 	}
 	if !ok {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-changed:
-			return nil, nil
-		case <-ses.watchEnd():
+		lost, err := ses.linger(ctx, changed, ses.watchEnd())
+		if lost {
 			return ses.endLost(ctx)
 		}
+		return nil, err
 	}
 	ses.unwatch()
 	before := ses.current
@@ -437,6 +472,6 @@ func (ses *Session) nextRun(before threadRun) ([]Item, error) {
 	if !ok {
 		return ses.restate(nil, modeSnapshot)
 	}
-	ses.sub, ses.step, ses.at = sub, ses.live, stream.Cursor{}
+	ses.sub, ses.step, ses.at = sub, ses.follow, stream.Cursor{}
 	return nil, nil
 }

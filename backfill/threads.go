@@ -38,6 +38,7 @@ type thread struct {
 	known   map[stream.RunID]bool // announced or met
 	started []threadRun           // in order of start
 	changed chan struct{}         // closed and replaced when started or gone grows
+	idle    map[*Session]func()   // called once, then, for sessions that don't wait themselves
 	gone    map[stream.RunID]bool // deleted while the thread was followed
 }
 
@@ -103,7 +104,7 @@ func (t *threads) open(ctx context.Context, id stream.ThreadID) (th *thread, rel
 	if th == nil {
 		child, end := t.child()
 		th = &thread{
-			id: id, known: map[stream.RunID]bool{}, changed: make(chan struct{}), end: end,
+			id: id, known: map[stream.RunID]bool{}, changed: make(chan struct{}), idle: map[*Session]func(){}, end: end,
 			spawn: func(f func(context.Context)) { t.wg.Go(func() { f(child) }) },
 		}
 		t.byID[id] = th
@@ -236,8 +237,35 @@ func (th *thread) add(r threadRun) {
 		at = len(th.started)
 	}
 	th.started = slices.Insert(th.started, at, r)
+	th.change()
+}
+
+// change wakes who waits for a change; th.mu is held.
+func (th *thread) change() {
 	close(th.changed)
 	th.changed = make(chan struct{})
+	for _, wake := range th.idle {
+		wake()
+	}
+	clear(th.idle)
+}
+
+// onChange has wake called once when something changes; false where it has since changed was returned.
+func (th *thread) onChange(ses *Session, changed <-chan struct{}, wake func()) bool {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if changed != (<-chan struct{})(th.changed) {
+		return false
+	}
+	th.idle[ses] = wake
+	return true
+}
+
+// leave forgets a session.
+func (th *thread) leave(ses *Session) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	delete(th.idle, ses)
 }
 
 // newest is the run that started last.

@@ -56,20 +56,20 @@ func (w *watch) page(ctx context.Context) ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	items := w.items[:0]
+	items := w.room.items[:0]
 	for _, d := range entries {
 		if w.last.Less(d.ID) {
 			items = append(items, Item{Delivery: w.sight().delivery(d), Cursor: w.place(d.Cursor)})
 			w.last = d.ID
 		}
 	}
-	w.items = items
+	w.room.items = items
 	return items, nil
 }
 
 // follow hands on what comes, and goes back to the log when the reader lags.
 func (w *watch) follow(ctx context.Context) ([]Item, error) {
-	items, err := w.live(ctx)
+	items, err := w.Session.follow(ctx)
 	if errors.Is(err, hub.ErrLagged) {
 		w.sub.Close()
 		w.sub, w.step = nil, w.page

@@ -35,6 +35,7 @@ type Feed struct {
 	ringFrom  stream.ID
 	ringBytes int
 	subs      map[*Subscriber]struct{}
+	fresh     []*Delivery // room for apply
 	loading   bool
 	stop      func()        // of the tail; nil while loading
 	changed   chan struct{} // closed and replaced whenever something that Wait looks at has changed
@@ -238,6 +239,7 @@ func (f *Feed) apply(entries []stream.Entry) {
 	}
 	began := time.Now()
 	defer func() { f.hub.stats.folded.Add(int64(time.Since(began))) }()
+	fresh := f.fresh[:0]
 	for _, e := range entries {
 		if !f.last.Less(e.ID) {
 			continue
@@ -245,9 +247,7 @@ func (f *Feed) apply(entries []stream.Entry) {
 		d := f.machine.Admit(e)
 		f.last = e.ID
 		f.keep(d)
-		for s := range f.subs {
-			s.push(d)
-		}
+		fresh = append(fresh, d)
 		f.hub.stats.entries.Add(1)
 		if d.Reason != "" {
 			f.hub.stats.withheld.Add(d.Reason)
@@ -255,6 +255,13 @@ func (f *Feed) apply(entries []stream.Entry) {
 	}
 	if newest := entries[len(entries)-1]; newest.ID == f.last {
 		f.sum = stream.Checksum(newest.Event)
+	}
+	for s := range f.subs { // together, so that they leave in one write
+		s.push(fresh)
+	}
+	clear(fresh)
+	if f.fresh = fresh[:0]; cap(fresh) > keptQueue {
+		f.fresh = nil
 	}
 	f.hub.stats.deliveries.Add(int64(len(f.subs) * len(entries)))
 	f.arrived()

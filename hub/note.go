@@ -20,14 +20,10 @@ func (h *Hub) Note(run stream.RunID, note []byte) {
 // note queues a note, unless the reader has one that holds, or has yet to take something.
 func (s *Subscriber) note(d *Delivery) {
 	s.mu.Lock()
-	told := s.noted || s.err != nil || len(s.queue) > 0
-	if !told {
+	if !s.noted && s.err == nil && len(s.queue) == 0 {
 		s.noted = true
 		s.queue = append(s.queue, d)
 		s.bytes += d.Size()
 	}
-	s.mu.Unlock()
-	if !told {
-		s.wake()
-	}
+	s.unlock()
 }

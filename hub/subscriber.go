@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/aguihub/aguihub/stream"
@@ -11,47 +12,59 @@ import (
 type Subscriber struct {
 	feed  *Feed
 	limit int
-	after stream.ID     // what comes up to it, the reader has
-	ready chan struct{} // holds one token while there may be something to take
+	after stream.ID // what comes up to it, the reader has
+
+	// owned by the reader, and nil for one that doesn't wait
+	ready  chan struct{}
+	signal func()
 
 	mu    sync.Mutex
 	queue []*Delivery
 	bytes int
 	noted bool // it got a note, and no entry since
 	err   error
+	wake  func() // called once when there is something to take; nil where nobody waits
 }
 
 func newSubscriber(f *Feed, after stream.ID, queue []*Delivery) *Subscriber {
-	s := &Subscriber{feed: f, limit: f.hub.config.QueueBytes, after: after, ready: make(chan struct{}, 1)}
+	s := &Subscriber{feed: f, limit: f.hub.config.QueueBytes, after: after}
 	for _, d := range queue {
 		s.queue = append(s.queue, d)
 		s.bytes += d.Size()
 	}
-	if len(queue) > 0 {
-		s.ready <- struct{}{}
-	}
 	return s
 }
 
-// push queues a delivery, or drops the queue if it doesn't fit. It never blocks.
-func (s *Subscriber) push(d *Delivery) {
-	if !s.after.Less(d.ID) {
-		return
-	}
+// push queues deliveries, or drops the queue where one doesn't fit. It never blocks.
+func (s *Subscriber) push(ds []*Delivery) {
 	s.mu.Lock()
-	switch {
-	case s.err != nil:
-		s.mu.Unlock()
-		return
-	case s.bytes > 0 && s.bytes+d.Size() > s.limit:
-		s.queue, s.bytes, s.err = nil, 0, ErrLagged
-		s.feed.hub.stats.lagged.Add(1)
-	default:
-		s.queue, s.noted = append(s.queue, d), false
-		s.bytes += d.Size()
+	for _, d := range ds {
+		switch {
+		case s.err != nil || !s.after.Less(d.ID):
+		case s.bytes > 0 && s.bytes+d.Size() > s.limit:
+			s.queue, s.bytes, s.err = nil, 0, ErrLagged
+			s.feed.hub.stats.lagged.Add(1)
+		default:
+			s.queue, s.noted = append(s.queue, d), false
+			s.bytes += d.Size()
+		}
+	}
+	s.unlock()
+}
+
+// unlock gives s.mu back, and wakes who waits where there is something to take.
+func (s *Subscriber) unlock() {
+	wake := s.wake
+	if len(s.queue) == 0 && s.err == nil {
+		wake = nil
+	}
+	if wake != nil {
+		s.wake = nil
 	}
 	s.mu.Unlock()
-	s.wake()
+	if wake != nil {
+		wake()
+	}
 }
 
 // queued is what waits to be taken, in bytes.
@@ -67,22 +80,23 @@ func (s *Subscriber) fail(err error) {
 	if s.err == nil {
 		s.err = err
 	}
-	s.mu.Unlock()
-	s.wake()
-}
-
-func (s *Subscriber) wake() {
-	select {
-	case s.ready <- struct{}{}:
-	default: // a token is there already
-	}
+	s.unlock()
 }
 
 // Next waits for deliveries and returns all that are queued, in buf's memory where it fits. One goroutine may call it.
 // After what was queued it returns ErrLagged, why the feed died, or ErrClosed; or ctx's error when that ends.
 func (s *Subscriber) Next(ctx context.Context, buf []*Delivery) ([]*Delivery, error) {
+	if s.ready == nil {
+		s.ready = make(chan struct{}, 1)
+		s.signal = func() {
+			select {
+			case s.ready <- struct{}{}:
+			default: // of a wait that was given up
+			}
+		}
+	}
 	for {
-		if out, err := s.take(buf); len(out) > 0 || err != nil {
+		if out, err := s.TakeOrWake(buf, s.signal); len(out) > 0 || err != nil {
 			return out, err
 		}
 		select {
@@ -93,29 +107,56 @@ func (s *Subscriber) Next(ctx context.Context, buf []*Delivery) ([]*Delivery, er
 	}
 }
 
-// Ready is readable when Next may have something to return. A reader that waits on it calls Next afterwards.
-func (s *Subscriber) Ready() <-chan struct{} { return s.ready }
+// TakeOrWake returns all that is queued, or why nothing comes any more. Where there is neither, wake is called as soon as
+// there is, once, in place of what was given before; nil calls nobody. It is called from the feed, and must not wait for
+// anything.
+func (s *Subscriber) TakeOrWake(buf []*Delivery, wake func()) ([]*Delivery, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out, err := s.take(buf)
+	if len(out) == 0 && err == nil {
+		s.wake = wake
+	}
+	return out, err
+}
+
+// TakePlain returns what is queued and has wake called once when there is more, like TakeOrWake. ok is false, and nothing
+// was taken, where there is something else than entries of a run that simply goes on.
+func (s *Subscriber) TakePlain(buf []*Delivery, wake func()) (out []*Delivery, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || slices.ContainsFunc(s.queue, func(d *Delivery) bool { return d.Restart }) {
+		return nil, false
+	}
+	out, _ = s.take(buf)
+	s.wake = wake
+	return out, true
+}
 
 // TryNext returns what is queued, which may be nothing, and is nothing where a note comes first.
 func (s *Subscriber) TryNext(buf []*Delivery) ([]*Delivery, error) {
 	s.mu.Lock()
-	noted := len(s.queue) > 0 && s.queue[0].Note != nil
-	s.mu.Unlock()
-	if noted {
+	defer s.mu.Unlock()
+	if len(s.queue) > 0 && s.queue[0].Note != nil {
 		return nil, nil
 	}
 	return s.take(buf)
 }
 
+// keptQueue is up to how many places of its queue a subscriber keeps when it was emptied.
+const keptQueue = 16
+
+// take empties the queue; s.mu is held.
 func (s *Subscriber) take(buf []*Delivery) ([]*Delivery, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(s.queue) == 0 {
 		return nil, s.err
 	}
 	buf = append(buf[:0], s.queue...)
 	clear(s.queue)
 	s.queue, s.bytes = s.queue[:0], 0
+	if cap(s.queue) > keptQueue {
+		s.queue = nil
+	}
 	return buf, nil
 }
 
@@ -131,6 +172,5 @@ func (s *Subscriber) Close() {
 	s.mu.Lock()
 	s.queue, s.bytes = nil, 0
 	s.err = ErrClosed
-	s.mu.Unlock()
-	s.wake()
+	s.unlock()
 }
