@@ -44,8 +44,10 @@ type Grant struct {
 	open bool // nobody is asked
 }
 
-// Everything is the grant where nobody is asked who they are.
-func Everything() *Grant { return &Grant{Subject: "anonymous", open: true} }
+var everything = Grant{Subject: "anonymous", open: true}
+
+// Everything is the grant where nobody is asked who they are. All have the same one.
+func Everything() *Grant { return &everything }
 
 // Open says that nobody is asked: then what is published is shown as it was published.
 func (g *Grant) Open() bool { return g.open }

@@ -7,7 +7,7 @@ import (
 
 // Group is the goroutines of a wire, or its requests, which share a context and end together.
 type Group struct {
-	child  func() (context.Context, context.CancelFunc)
+	shared func() context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -19,12 +19,12 @@ type Group struct {
 func NewGroup(ctx context.Context) *Group {
 	ctx, cancel := context.WithCancel(ctx)
 	return &Group{
-		child:  func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+		shared: func() context.Context { return ctx },
 		cancel: cancel,
 	}
 }
 
-// Enter counts the caller in until it calls leave. ctx ends with the group. ok is false once the group is stopped.
+// Enter counts the caller in until it calls leave, once. ctx is the group's, and ends with it. ok is false once the group is stopped.
 func (g *Group) Enter() (ctx context.Context, leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -32,8 +32,7 @@ func (g *Group) Enter() (ctx context.Context, leave func(), ok bool) {
 		return nil, nil, false
 	}
 	g.wg.Add(1)
-	ctx, cancel := g.child()
-	return ctx, func() { cancel(); g.wg.Done() }, true
+	return g.shared(), g.wg.Done, true
 }
 
 // Join counts a request in until it calls leave. The context that it goes on with ends with its own, and as Draining with

@@ -29,6 +29,7 @@ func (w *Waker) Arm(parent context.Context) context.Context {
 func (w *Waker) Wake() {
 	w.mu.Lock()
 	cancel := w.cancel
+	w.cancel = nil
 	w.mu.Unlock()
 	if cancel != nil {
 		cancel()

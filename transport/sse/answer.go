@@ -56,7 +56,7 @@ func (a *answer) run(ctx context.Context, session *backfill.Session) error {
 			return werr
 		}
 		if session.Tailing() {
-			transport.ObserveAge(a.server.stats.age, items)
+			transport.ObserveAge(a.server.stats.age, items, time.Now())
 		}
 		if silent || len(items) > 0 {
 			silence.Reset(a.server.config.Silence)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -26,13 +27,24 @@ type conn struct {
 	ws       *websocket.Conn
 	socket   *socket
 	protocol protocol
-	cancel   context.CancelCauseFunc // ends the attach, with the reason
-	inbound  *rate.Limiter           // of messages and pings
+	inbound  *rate.Limiter // of messages and pings
+	ctx      context.Context
+	cancel   context.CancelCauseFunc // ends ctx, with the reason: see stop
+	called   func()                  // is call
+	leave    func()                  // the server
 	deflates bool                    // the peer takes deflated messages
+	asks     transport.Ask           // what the peer was allowed
+	reader   sync.WaitGroup
+
+	state atomic.Int32 // who serves it
+
+	// owned by who serves it
+	session *backfill.Session
+	broken  error // why nothing can be written any more
 
 	waker   transport.Waker
-	replies chan []byte            // control lines for the peer, from the reader to the writer
-	pong    atomic.Pointer[[]byte] // what the peer's newest ping held, until it is answered
+	replies atomic.Pointer[chan []byte] // control lines for the peer, from its reader; nil before the first
+	pong    atomic.Pointer[[]byte]      // what the peer's newest ping held, until it is answered
 	pingDue atomic.Bool
 	run     atomic.Pointer[stream.RunID] // the run that the attach is at; nil before the first
 	// asked is when the ping was written that the peer has yet to answer; 0 where there is none.
@@ -55,15 +67,30 @@ type conn struct {
 	warned   bool
 }
 
-// replyRoom is how many answers may wait for the writer before the reader waits, too.
+// replyRoom is how many answers may wait to be written before the reader waits, too.
 const replyRoom = 8
+
+// waiting is how many answers wait to be written.
+func (c *conn) waiting() int {
+	if replies := c.replies.Load(); replies != nil {
+		return len(*replies)
+	}
+	return 0
+}
+
+// box is where the reader puts answers.
+func (c *conn) box() chan<- []byte {
+	if c.replies.Load() == nil {
+		replies := make(chan []byte, replyRoom)
+		c.replies.Store(&replies)
+	}
+	return *c.replies.Load()
+}
 
 func newConn(s *Server, p protocol) *conn {
 	per := s.config.MaxInboundRate
 	c := &conn{server: s, protocol: p, inbound: rate.NewLimiter(rate.Limit(per), 2*per)}
-	if p == lines {
-		c.replies = make(chan []byte, replyRoom)
-	}
+	c.called = c.call
 	return c
 }
 
@@ -73,51 +100,61 @@ var (
 	errProtocol = errors.New("ws: the peer breaks the protocol")
 )
 
-// attach writes what the session gives until it ends, the peer leaves or ctx ends, and returns why.
-func (c *conn) attach(ctx context.Context, request *backfill.Request) error {
-	wait := c.waker.Arm(ctx)
-	defer c.waker.Wake()
-	session, err := c.begin(ctx, request)
-	if err != nil {
-		return cause(ctx, err)
+// work serves the connection until there is nothing to do for now, or to its end.
+func (c *conn) work() {
+	if err := c.serve(); err != nil {
+		c.finish(err)
 	}
-	defer session.Close()
-	for {
-		items, err := session.Next(wait)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+}
+
+// serve writes what the session gives and waits for what has to be waited for. It returns nil where the connection rests;
+// else it is over, since the session ends, the peer leaves or ctx ends.
+func (c *conn) serve() error {
+	// Whoever ends ctx wakes as well. A wait that is ctx's child would leave its traces in it while the connection rests.
+	always := context.WithoutCancel(c.ctx)
+	wait := c.waker.Arm(always)
+	defer c.waker.Wake()
+	for c.broken == nil {
+		items, err := c.session.Poll(wait, c.called)
+		if c.ctx.Err() != nil {
+			return context.Cause(c.ctx)
 		}
-		c.isAt(session.Current())
+		c.isAt(c.session.Current())
 		if wait.Err() != nil {
 			// First, so that what comes while the rest is written wakes again.
-			wait = c.waker.Arm(ctx) //nolint:fatcontext // its parent is ctx, not the one before
+			wait = c.waker.Arm(always) //nolint:fatcontext // its parent isn't the one before
 		}
 		switch werr := c.write(items); {
 		case errors.Is(werr, errStuck): // whatever else there is: no close frame gets through
 			return werr
 		case werr != nil:
-			return cause(ctx, werr)
+			return c.cause(werr)
 		}
-		if session.Tailing() {
-			transport.ObserveAge(c.server.stats.age, items)
+		if c.session.Tailing() {
+			transport.ObserveAge(c.server.stats.age, items, time.Now())
 		}
-		if err != nil && !errors.Is(err, context.Canceled) {
+		switch {
+		case errors.Is(err, backfill.ErrIdle):
+			if c.rest() {
+				return nil
+			}
+		case err != nil && !errors.Is(err, context.Canceled):
 			return err
 		}
 	}
+	return c.cause(c.broken)
 }
 
-// begin begins the session: apart from attach, on whose stack it would leave room for a request as long as that waits.
-//
-//go:noinline
-func (c *conn) begin(ctx context.Context, request *backfill.Request) (*backfill.Session, error) {
-	return c.server.service.Attach(ctx, *request)
+// stop ends the connection for a reason.
+func (c *conn) stop(reason error) {
+	c.cancel(reason)
+	c.wake()
 }
 
 // sendAway tells the peer that it is about to be closed and may come back.
 func (c *conn) sendAway() {
 	c.away.Store(transport.RetryAfter().Milliseconds())
-	c.waker.Wake()
+	c.wake()
 }
 
 // isAt notes which run the attach is at, for the reader.
@@ -129,18 +166,29 @@ func (c *conn) isAt(run stream.RunID) {
 }
 
 // cause is why ctx ended, where it did, else err.
-func cause(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+func (c *conn) cause(err error) error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
 	}
 	return err
 }
 
 // write writes items and whatever else is due.
 func (c *conn) write(items []backfill.Item) error {
-	p := newParcel()
-	defer p.free()
-	var asked int64
+	p, asked, reset := c.pack(items)
+	if err := c.socket.writeFrames(p); err != nil {
+		if errors.Is(err, errStuck) {
+			return err
+		}
+		return errLeft
+	}
+	c.wrote(asked)
+	return reset
+}
+
+// pack makes frames of items and of whatever else is due. asked is when the peer was asked to answer, 0 where it isn't.
+func (c *conn) pack(items []backfill.Item) (p *parcel, asked int64, reset error) {
+	p = newParcel()
 	if c.pingDue.Swap(false) {
 		p.control(opPing, nil)
 		asked = c.server.now()
@@ -149,7 +197,6 @@ func (c *conn) write(items []backfill.Item) error {
 	if payload := c.pong.Swap(nil); payload != nil {
 		p.control(opPong, *payload)
 	}
-	var reset error
 	if c.protocol == bare {
 		reset = c.fillBare(p, items)
 	} else {
@@ -158,16 +205,14 @@ func (c *conn) write(items []backfill.Item) error {
 	if len(p.parts) > 0 {
 		c.server.stats.writes.Add(1)
 	}
-	if err := c.socket.writeFrames(p); err != nil {
-		if errors.Is(err, errStuck) {
-			return err
-		}
-		return errLeft
-	}
+	return p, asked, reset
+}
+
+// wrote notes that what pack made was written, which may have taken long.
+func (c *conn) wrote(asked int64) {
 	if asked != 0 {
-		c.asked.CompareAndSwap(asked, c.server.now()) // the write may have taken long
+		c.asked.CompareAndSwap(asked, c.server.now())
 	}
-	return reset
 }
 
 // fillBare adds one frame an event. A reset ends it: what follows would be a second beginning in one pipeline.
@@ -241,14 +286,8 @@ func (c *conn) fillLines(p *parcel, items []backfill.Item) {
 	if ms := c.away.Swap(0); ms != 0 {
 		m.add(fmt.Appendf(nil, `{"control":"draining","retryAfterMs":%d}`, ms))
 	}
-	for range replyRoom {
-		select {
-		case line := <-c.replies:
-			m.add(line)
-			continue
-		default:
-		}
-		break
+	for range c.waiting() {
+		m.add(<-*c.replies.Load())
 	}
 	m.close()
 }
@@ -307,9 +346,7 @@ const maxReason = 123
 // end closes the connection for a reason: what attach returned, or why it wasn't called.
 func (c *conn) end(err error) {
 	stats := &c.server.stats
-	if c.cancel != nil {
-		c.cancel(err) // the reader must not wait for the writer any more
-	}
+	c.cancel(err) // the reader must not wait for the writer any more
 	// The library waits for the answer for about as long, but for ever in the middle of a message.
 	defer time.AfterFunc(closeWait, c.socket.cut).Stop()
 	code, reason := transport.CloseEnded, "the run ended"
@@ -333,7 +370,7 @@ func (c *conn) end(err error) {
 	default:
 		e := transport.ErrorFor(err)
 		code, reason = e.Close, e.Message
-		if len(c.replies) > 0 {
+		if c.waiting() > 0 {
 			_ = c.write(nil) // why, in a control line
 		}
 		if code == transport.CloseInternal {

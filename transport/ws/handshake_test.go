@@ -177,7 +177,7 @@ func TestReasonsFitIntoACloseFrame(t *testing.T) {
 			p.until("attached")
 			f.server.mu.Lock()
 			for c := range f.server.conns {
-				c.cancel(transport.BadRequest("x", strings.Repeat("x", i)+strings.Repeat("€", 60)))
+				c.stop(transport.BadRequest("x", strings.Repeat("x", i)+strings.Repeat("€", 60)))
 			}
 			f.server.mu.Unlock()
 			code, reason, _ := p.closed()

@@ -19,13 +19,12 @@ import (
 )
 
 // read takes what the peer sends until the connection is closed.
-func (c *conn) read(ctx context.Context) {
-	// A context that never ends costs the library nothing; what ends this loop is the end of the connection.
-	always := context.WithoutCancel(ctx)
+func (c *conn) read() {
 	for {
-		kind, r, err := c.ws.Reader(always)
+		// A context that never ends costs the library nothing; what ends this loop is the end of the connection.
+		kind, r, err := c.ws.Reader(context.Background())
 		if err != nil {
-			c.cancel(c.lost(err))
+			c.stop(c.lost(err))
 			return
 		}
 		if !c.inbound.Allow() {
@@ -33,10 +32,10 @@ func (c *conn) read(ctx context.Context) {
 			return
 		}
 		if kind == websocket.MessageBinary {
-			c.cancel(errBinary)
+			c.stop(errBinary)
 			return // closing takes care of the rest of the message
 		}
-		if !c.take(ctx, r) {
+		if !c.take(c.ctx, r) {
 			return
 		}
 	}
@@ -47,11 +46,11 @@ func (c *conn) tooFast() {
 	err := transport.MessageRate()
 	if c.protocol == lines {
 		select {
-		case c.replies <- c.errorLine(err):
+		case c.box() <- c.errorLine(err):
 		default: // there are answers enough on their way
 		}
 	}
-	c.cancel(err)
+	c.stop(err)
 }
 
 // Errors of what a peer sent.
@@ -88,16 +87,16 @@ func (c *conn) take(ctx context.Context, r io.Reader) bool {
 	c.socket.budget = 0
 	switch {
 	case errors.Is(err, errInbound):
-		c.cancel(errInbound)
+		c.stop(errInbound)
 		return false
 	case err != nil:
-		c.cancel(c.lost(err))
+		c.stop(c.lost(err))
 		return false
 	case int64(len(text)) > limit:
-		c.cancel(errInbound)
+		c.stop(errInbound)
 		return false
 	case !utf8.Valid(text): // RFC 6455, section 8.1
-		c.cancel(errText)
+		c.stop(errText)
 		return false
 	case c.protocol == bare:
 		c.server.stats.ignored.Add(1)
@@ -117,8 +116,8 @@ func (c *conn) take(ctx context.Context, r io.Reader) bool {
 // reply hands a line to the writer; false where there is none any more.
 func (c *conn) reply(ctx context.Context, line []byte) bool {
 	select {
-	case c.replies <- line:
-		c.waker.Wake()
+	case c.box() <- line:
+		c.wake()
 		return true
 	case <-ctx.Done():
 		return false
@@ -233,7 +232,7 @@ func (c *conn) pinged(_ context.Context, payload []byte) bool {
 		p = []byte{}
 	}
 	c.pong.Store(&p)
-	c.waker.Wake()
+	c.wake()
 	return false
 }
 

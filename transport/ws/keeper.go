@@ -49,14 +49,14 @@ func (c *conn) check(t time.Time, beat time.Duration) {
 	}
 	switch asked := c.asked.Load(); {
 	case asked != 0 && now-asked >= int64(config.PongWait):
-		c.cancel(errSilent)
+		c.stop(errSilent)
 	case c.nextPing == 0:
 		// The first comes within the whole time, so that those who came together aren't pinged together for ever.
 		c.nextPing = now + int64(rand.N(config.PingEvery))
 	case asked == 0 && now >= c.nextPing:
 		c.nextPing = now + int64(config.PingEvery) - int64(rand.N(config.PingEvery/10+1))
 		c.pingDue.Store(true)
-		c.waker.Wake()
+		c.wake()
 	}
 }
 
@@ -80,11 +80,11 @@ func (c *conn) checkToken(now time.Time) {
 	}
 	switch {
 	case left <= 0:
-		c.cancel(transport.ErrTokenExpired)
+		c.stop(transport.ErrTokenExpired)
 	case !c.warned && !now.Before(c.warnAt):
 		c.warned = true
 		c.expiring.Store(caller.Grant.Expires.UnixMilli())
-		c.waker.Wake()
+		c.wake()
 	}
 }
 
@@ -99,7 +99,7 @@ func (c *conn) checkAge(now time.Time, most time.Duration) {
 		c.leaving = true
 		c.sendAway()
 	default:
-		c.cancel(transport.Draining())
+		c.stop(transport.Draining())
 	}
 }
 

@@ -27,6 +27,7 @@ type Server struct {
 	logger  *zap.Logger
 	group   *transport.Group // of the connections' goroutines
 	keeper  *transport.Group
+	hands   *hands
 	epoch   time.Time // what the connections' times count from
 	stats   stats
 
@@ -42,10 +43,17 @@ func New(ctx context.Context, service *backfill.Service, config transport.Config
 	}
 	s := &Server{
 		service: service, config: config, logger: logger, epoch: time.Now(), conns: map[*conn]struct{}{},
-		group: transport.NewGroup(ctx), keeper: transport.NewGroup(context.WithoutCancel(ctx)),
+		group: transport.NewGroup(ctx), keeper: transport.NewGroup(context.WithoutCancel(ctx)), hands: newHands(),
 	}
 	s.stats.age = metrics.NewHistogram()
-	s.keeper.Go(s.keep) //nolint:contextcheck // the group's context is ctx
+	s.keeper.Go(s.keep)                    //nolint:contextcheck // the group's context is ctx
+	s.keeper.Go(s.hands.work)              //nolint:contextcheck // likewise
+	s.group.Go(func(ctx context.Context) { //nolint:contextcheck // likewise
+		<-ctx.Done()
+		for _, c := range s.snapshot(nil) { // who comes later looks at ctx first
+			c.wake()
+		}
+	})
 	return s, nil
 }
 
@@ -64,7 +72,7 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) {
 	for _, c := range conns {
 		c.sendAway()
 	}
-	transport.Spread(ctx, len(conns), over, func(i int) { conns[i].cancel(transport.Draining()) })
+	transport.Spread(ctx, len(conns), over, func(i int) { conns[i].stop(transport.Draining()) })
 }
 
 // Close closes all connections with 1012 and waits until they are gone, or until ctx ends: then they are cut. New ones
@@ -76,6 +84,7 @@ func (s *Server) Close(ctx context.Context) {
 		}
 		s.group.Wait(context.WithoutCancel(ctx))
 	}
+	s.hands.close()
 	s.keeper.Wait(context.WithoutCancel(ctx))
 }
 
@@ -119,11 +128,11 @@ func (s *Server) handler(thread bool) http.Handler {
 		if err == nil {
 			request.Grant = caller.Grant
 			c.caller.Store(caller)
+			c.asks = askOf(&request)
 		}
-		go func() { // the handler returns, and with it what net/http holds for a request
-			defer leave()
-			s.serve(ctx, c, &request, err)
-		}()
+		c.ctx, c.cancel = context.WithCancelCause(ctx)
+		c.leave = leave
+		go c.begin(&request, err) // the handler returns, and with it what net/http holds for a request
 	})
 }
 
@@ -166,29 +175,35 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, protocol protoco
 	return c, true
 }
 
-// serve is the life of a connection. refusal is why it ends at once, nil where it may attach. What it keeps on its stack,
-// each idle subscriber has for as long as it stays: a little less of it halved the stack (docs/profiles.md).
-func (s *Server) serve(ctx context.Context, c *conn, request *backfill.Request, refusal error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	c.cancel = cancel
-	s.add(c)
-	defer s.remove(c)
+// begin is how a connection begins to be served. refusal is why it ends at once, nil where it may attach.
+func (c *conn) begin(request *backfill.Request, refusal error) {
+	c.server.add(c)
 	if refusal != nil {
-		c.end(refusal)
+		c.finish(refusal)
 		return
 	}
-	var reader sync.WaitGroup
-	reader.Go(func() { c.read(ctx) })
-	defer reader.Wait()
-	c.finish(request, c.attach(ctx, request))
+	c.reader.Go(c.read)
+	session, err := c.server.service.Attach(c.ctx, *request)
+	if err != nil {
+		c.finish(c.cause(err))
+		return
+	}
+	c.session = session
+	c.work()
 }
 
-// finish ends a connection that attached.
-func (c *conn) finish(request *backfill.Request, err error) {
+// finish is how it ends.
+func (c *conn) finish(err error) {
+	if c.session != nil {
+		c.session.Close()
+	}
 	if errors.Is(err, backfill.ErrForeign) {
-		c.caller.Load().Late(askOf(request), "other_thread")
+		c.caller.Load().Late(c.asks, "other_thread")
 	}
 	c.end(err)
+	c.reader.Wait()
+	c.server.remove(c)
+	c.leave()
 }
 
 // add counts a connection in.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -30,9 +31,22 @@ type socket struct {
 	// blocked is since when the write under way has made no progress, 0 while there is none.
 	blocked atomic.Int64
 
+	raw syscall.RawConn // nil where one can't write without waiting, as with TLS
+
 	// turn is held while whole frames are written: keeping others out meanwhile is what it is for.
 	turn   sync.Mutex
-	closed bool // a close frame was written, and nothing may follow; guarded by turn
+	closed bool    // a close frame was written, and nothing may follow; guarded by turn
+	rest   *parcel // what writeNow had to leave, which goes first; guarded by turn
+}
+
+func newSocket(s *Server, conn net.Conn) *socket {
+	k := &socket{Conn: conn, server: s}
+	if c, ok := conn.(syscall.Conn); ok {
+		if raw, err := c.SyscallConn(); err == nil {
+			k.raw = raw
+		}
+	}
+	return k
 }
 
 // Sizes of the library's buffers, in bytes. Frames of data don't pass through them, and what clients send is small; the
@@ -55,7 +69,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &socket{Conn: conn, server: h.server}
+	s := newSocket(h.server, conn)
 	if n := buffers.Reader.Buffered(); n > 0 {
 		head, err := buffers.Peek(n)
 		if err != nil {
@@ -103,42 +117,83 @@ func (s *socket) Write(p []byte) (int, error) {
 	if len(p) > 0 && p[0]&0xf == opClose {
 		s.closed = true
 	}
+	if err := s.settle(); err != nil {
+		return 0, err
+	}
 	if err := s.send(p); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// writeFrames writes whole frames, given in parts, in few system calls. The parts are not kept.
+// writeFrames writes whole frames in few system calls, behind what was left before, and frees the parcel.
 func (s *socket) writeFrames(p *parcel) error {
+	defer p.free()
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	if s.closed {
 		return net.ErrClosed
 	}
-	if len(p.parts) == 1 {
-		return s.send(p.parts[0])
+	if err := s.settle(); err != nil {
+		return err
 	}
-	buf := p.buf[:0]
-	for _, part := range p.parts {
-		if len(buf)+len(part) > cap(buf) {
-			if err := s.send(buf); err != nil {
-				return err
-			}
-			buf = buf[:0]
-		}
-		if len(part) > cap(buf) {
-			if err := s.send(part); err != nil {
-				return err
-			}
-			continue
-		}
-		buf = append(buf, part...)
-	}
-	return s.send(buf)
+	return s.sendAll(p)
 }
 
-// send writes p. It fails with errStuck once the peer has taken nothing for the timeout; the keeper wakes it up to look
+// writeNow writes of whole frames what the network takes without waiting, and frees the parcel then. done is false where
+// something is left, or where that can't be told: it is written before anything else.
+func (s *socket) writeNow(p *parcel, by *hand) (done bool, err error) {
+	if !s.turn.TryLock() { // for a close frame
+		p.free()
+		return false, net.ErrClosed
+	}
+	defer s.turn.Unlock()
+	if s.closed {
+		p.free()
+		return false, net.ErrClosed
+	}
+	for s.raw != nil && s.rest == nil {
+		b := p.next()
+		if len(b) == 0 {
+			p.free()
+			return true, nil
+		}
+		n, err := by.write(s.raw, b)
+		s.server.stats.bytes.Add(int64(n))
+		if err != nil {
+			p.free()
+			return false, err
+		}
+		if p.skip(n); n < len(b) {
+			break
+		}
+	}
+	s.rest = p
+	return false, nil
+}
+
+// settle writes what was left; s.turn is held.
+func (s *socket) settle() error {
+	p := s.rest
+	if p == nil {
+		return nil
+	}
+	s.rest = nil
+	defer p.free()
+	return s.sendAll(p)
+}
+
+func (s *socket) sendAll(p *parcel) error {
+	for b := p.next(); len(b) > 0; b = p.next() {
+		if err := s.send(b); err != nil {
+			return err
+		}
+		p.skip(len(b))
+	}
+	return nil
+}
+
+// send writes p, waiting for the network. It fails with errStuck once the peer has taken nothing for the timeout; the keeper wakes it up to look
 // (nudge), so that no write needs a timer.
 func (s *socket) send(p []byte) error {
 	if len(p) == 0 {
@@ -181,6 +236,7 @@ func (s *socket) cut() { _ = s.Close() }
 // parcel is frames that are to be written together.
 type parcel struct {
 	parts [][]byte
+	at    int    // how many of the parts are written
 	heads []byte // where small parts live
 	buf   []byte
 }
@@ -195,8 +251,37 @@ func newParcel() *parcel { return parcels.Get().(*parcel) }
 
 func (p *parcel) free() {
 	clear(p.parts)
-	p.parts, p.heads = p.parts[:0], p.heads[:0]
+	p.parts, p.heads, p.at = p.parts[:0], p.heads[:0], 0
 	parcels.Put(p)
+}
+
+// next is what goes into the next system call; nothing once all is written.
+func (p *parcel) next() []byte {
+	switch {
+	case p.at == len(p.parts):
+		return nil
+	case p.at == len(p.parts)-1, len(p.parts[p.at]) > cap(p.buf):
+		return p.parts[p.at]
+	}
+	p.buf = p.buf[:0]
+	for _, part := range p.parts[p.at:] {
+		if len(p.buf)+len(part) > cap(p.buf) {
+			break
+		}
+		p.buf = append(p.buf, part...)
+	}
+	return p.buf
+}
+
+// skip says that n more bytes are written.
+func (p *parcel) skip(n int) {
+	for p.at < len(p.parts) && n >= len(p.parts[p.at]) {
+		n -= len(p.parts[p.at])
+		p.at++
+	}
+	if n > 0 {
+		p.parts[p.at] = p.parts[p.at][n:]
+	}
 }
 
 // add adds bytes that nobody changes.
