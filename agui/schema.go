@@ -187,10 +187,10 @@ func checkEvent(e *Event) *problem {
 			return p.in(fieldNames[f.field])
 		}
 	}
-	if missing := s.need &^ have; missing != 0 {
+	if lacks := s.need &^ have; lacks != 0 {
 		for f := range numFields {
-			if missing&(1<<f) != 0 {
-				return (&problem{want: "a value", got: "nothing"}).in(fieldNames[f])
+			if lacks&(1<<f) != 0 {
+				return missing(e.Raw, fieldNames[f])
 			}
 		}
 	}
@@ -321,7 +321,7 @@ func (o objectRule) check(v []byte) *problem {
 	for i := range o {
 		if values[i] == nil {
 			if o[i].need {
-				return (&problem{want: "a value", got: "nothing"}).in(o[i].name)
+				return missing(v, o[i].name)
 			}
 			continue
 		}
