@@ -27,7 +27,8 @@ type checkCommand struct {
 // finding is one thing that is wrong.
 type finding struct {
 	Line   int    `json:"line,omitempty"`   // of a file
-	Last   int    `json:"last,omitempty"`   // line of the last of several findings that have one cause
+	Last   int    `json:"last,omitempty"`   // line of the last of several that are the same
+	Count  int    `json:"count,omitempty"`  // how many are the same, where it is more than one
 	Cursor string `json:"cursor,omitempty"` // of a run's entry
 	Run    string `json:"run,omitempty"`    // of several in one file
 	Type   string `json:"type,omitempty"`
@@ -44,6 +45,28 @@ type result struct {
 	Findings []finding `json:"findings"`
 	More     int       `json:"more,omitempty"` // findings that the hub counted and keeps no longer
 	Notes    []string  `json:"notes"`
+
+	same map[finding]int // findings without their places, and where in Findings they are
+}
+
+// add notes a finding. Those that are the same but for their place are one.
+func (r *result) add(f finding) {
+	cause := f
+	cause.Line, cause.Cursor = 0, ""
+	if cause.Reason == string(agui.ReasonBeforeStart) || cause.Reason == string(agui.ReasonAfterEnd) {
+		cause.Type, cause.Detail = "", "" // whatever it is that comes there
+	}
+	at, again := r.same[cause]
+	if !again {
+		if r.same == nil {
+			r.same = map[finding]int{}
+		}
+		r.same[cause] = len(r.Findings)
+		r.Findings = append(r.Findings, f)
+		return
+	}
+	first := &r.Findings[at]
+	first.Last, first.Count = f.Line, max(1, first.Count)+1
 }
 
 // Run implements the subcommand.
@@ -109,7 +132,7 @@ func (c *checkCommand) checkRun(ctx context.Context, res *result) error {
 	}
 	res.More = max(0, res.More-len(run.Withheld))
 	for _, w := range run.Withheld {
-		res.Findings = append(res.Findings, finding{Cursor: w.ID, Reason: w.Reason, Detail: w.Detail, Hint: hint(w.Reason, w.Detail, nil)})
+		res.add(finding{Cursor: w.ID, Reason: w.Reason, Detail: w.Detail, Hint: hint(w.Reason, w.Detail, nil)})
 	}
 	if run.History != "full" {
 		res.Notes = append(res.Notes, notePartial)
@@ -135,7 +158,7 @@ func checkStream(r io.Reader, maxEvent int, res *result) error {
 	s := &streamCheck{config: agui.RunConfig{MaxEvent: maxEvent}, res: res}
 	for number := 1; ; number++ {
 		text, err := in.ReadBytes('\n')
-		if text = bytes.TrimSpace(text); len(text) > 0 {
+		if text = s.unframe(bytes.TrimSpace(text)); len(text) > 0 {
 			s.take(number, text)
 		}
 		if errors.Is(err, io.EOF) {
@@ -157,7 +180,18 @@ type streamCheck struct {
 	id      string    // of the run, as its RUN_STARTED says
 	input   []byte    // a recorded input that waits for its first event
 	partial bool      // some run's input isn't known
+	framed  bool      // the file is an event stream
 	event   agui.Event
+}
+
+// unframe is the event of a line, if it has one.
+func (s *streamCheck) unframe(line []byte) []byte {
+	event, framed := unframed(line)
+	if !framed {
+		return line
+	}
+	s.framed = true
+	return event
 }
 
 func (s *streamCheck) take(number int, text []byte) {
@@ -176,7 +210,13 @@ func (s *streamCheck) take(number int, text []byte) {
 	v := s.run.Apply(agui.Entry{Event: text, Input: s.input})
 	s.input = nil
 	if v.Restart {
-		s.add(finding{Line: number, Run: s.id, Type: s.event.TypeName(), Reason: "restarted", Detail: "RUN_STARTED while the run is open", Hint: hint("restarted", "", nil)})
+		s.res.add(finding{Line: number, Run: s.id, Type: s.event.TypeName(), Reason: "restarted", Detail: "RUN_STARTED while the run is open", Hint: hint("restarted", "", nil)})
+	}
+	if parsed && s.event.Type == agui.TypeUnknown {
+		if known := agui.Misspelt(s.event.TypeName()); known != "" {
+			s.res.add(finding{Line: number, Run: s.id, Type: s.event.TypeName(), Reason: "unknown_type", Detail: "the type is " + known, Hint: hint("unknown_type", "", nil)})
+			return
+		}
 	}
 	if v.Reason == "" {
 		return
@@ -185,18 +225,7 @@ func (s *streamCheck) take(number int, text []byte) {
 	if parsed {
 		f.Type = s.event.TypeName()
 	}
-	s.add(f)
-}
-
-// add notes a finding. What comes before the start or after the end is one finding, however many events it is.
-func (s *streamCheck) add(f finding) {
-	if n := len(s.res.Findings); n > 0 && (f.Reason == string(agui.ReasonBeforeStart) || f.Reason == string(agui.ReasonAfterEnd)) {
-		if before := &s.res.Findings[n-1]; before.Reason == f.Reason && before.Run == f.Run {
-			before.Last = f.Line
-			return
-		}
-	}
-	s.res.Findings = append(s.res.Findings, f)
+	s.res.add(f)
 }
 
 // takeInput takes a line {"input":{…}} as ingest does: the RunAgentInput of the run that follows.
@@ -225,6 +254,9 @@ func (s *streamCheck) next() {
 
 // finish says what is wrong with the stream as a whole.
 func (s *streamCheck) finish(lines int) {
+	if s.framed {
+		s.res.Notes = append(s.res.Notes, noteFramed)
+	}
 	if s.run == nil {
 		s.res.Findings = append(s.res.Findings, finding{Line: lines, Reason: "empty", Detail: "no event", Hint: "A run begins with RUN_STARTED, and ends with RUN_FINISHED or RUN_ERROR."})
 		return
@@ -239,17 +271,25 @@ func (s *streamCheck) finish(lines int) {
 	}
 }
 
+// where says the place of a finding, and how many more there are of it.
+func (f *finding) where() string {
+	switch {
+	case f.Line == 0 && f.Count > 1:
+		return fmt.Sprintf("%s and %d more", f.Cursor, f.Count-1)
+	case f.Line == 0:
+		return f.Cursor
+	case f.Count > 1 && f.Count == f.Last-f.Line+1:
+		return fmt.Sprintf("lines %d to %d", f.Line, f.Last)
+	case f.Count > 1:
+		return fmt.Sprintf("line %d, and %d more up to line %d", f.Line, f.Count-1, f.Last)
+	}
+	return fmt.Sprintf("line %d", f.Line)
+}
+
 // print writes the result for people.
 func (r *result) print(w io.Writer) {
 	for _, f := range r.Findings {
-		where := f.Cursor
-		if f.Line > 0 {
-			where = fmt.Sprintf("line %d", f.Line)
-		}
-		if f.Last > 0 {
-			where = fmt.Sprintf("lines %d to %d", f.Line, f.Last)
-		}
-		_, _ = fmt.Fprintf(w, "%s%s: %s", where, prefixed(": ", f.Type), f.Reason)
+		_, _ = fmt.Fprintf(w, "%s%s: %s", f.where(), prefixed(": ", f.Type), f.Reason)
 		if f.Detail != "" {
 			_, _ = fmt.Fprintf(w, ": %s", f.Detail)
 		}

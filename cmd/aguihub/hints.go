@@ -12,6 +12,9 @@ import (
 // notePartial explains history: "partial".
 const notePartial = `no input recorded: the run's history is "partial", since what the user had said isn't in the stream. Publish the RunAgentInput too: the field input of the first XADD, publish --input FILE, or a first line {"input":{…}} at ingest`
 
+// noteFramed explains what of an event stream was checked.
+const noteFramed = "the file is an event stream: what stands behind data: was checked. Ingest takes it as text/event-stream; XADD and aguihub publish take the events alone: sed -n 's/^data: *//p' FILE"
+
 // A hintRule says how to mend what a reason and a detail describe. Empty parts match everything.
 type hintRule struct {
 	reason string
@@ -40,6 +43,7 @@ var hintRules = []hintRule{
 	{"malformed", "/delta/", `A JSON Patch operation has op, a path that is empty or begins with "/" (with ~ only as ~0 or ~1), and, for add, replace and test, a value.`},
 	{"malformed", "/input", "RUN_STARTED.input is a whole RunAgentInput: threadId, runId, messages, tools, context (arrays). Leave it out rather than send a part, and publish it as the field input."},
 	{"malformed", "got null", "Leave an optional field out instead of setting it to null (in Python: exclude_none=True)."},
+	{"malformed", "isn't its name", "AG-UI writes names in camelCase (in Python: by_alias=True)."},
 	{"malformed", "got nothing", "The field is required: add it."},
 	{"malformed", "", "Give the field the type that AG-UI describes, or leave it out if it is optional."},
 
@@ -47,6 +51,7 @@ var hintRules = []hintRule{
 	{"other_thread", "", "A run stays in the thread of its first RUN_STARTED. Publish to another thread under another run id."},
 	{"after_end", "", "RUN_FINISHED and RUN_ERROR end the run: publish before them what belongs to it, and the next run under an id of its own."},
 	{"unclosed", "", "The hub closed it in your stead. Send the END event of each message, tool call, reasoning item, step and subagent before RUN_FINISHED."},
+	{"unknown_type", "", "AG-UI writes types in capitals, with underscores. The client drops events of types that it doesn't know, without an error."},
 	{"restarted", "", "The client rejects it; a hub begins the run anew and drops what came before. End the run first, or give the next one an id of its own."},
 	{"no_end", "", "End each run with RUN_FINISHED or RUN_ERROR; without it the client neither succeeds nor fails, and a chat shows it as running."},
 
@@ -75,12 +80,6 @@ func hint(reason, detail string, raw []byte) string {
 			return text
 		}
 	}
-	if reason == "malformed" && raw == nil && strings.HasSuffix(detail, "got nothing") {
-		return "The field is required: add it. AG-UI writes names in camelCase: messageId, not message_id (in Python: by_alias=True)."
-	}
-	if reason == "not_json" && framed(raw) {
-		return "This is a line of an event stream: write what follows data: and nothing else. sed -n 's/^data: *//p' FILE has the events alone."
-	}
 	for _, r := range hintRules {
 		if r.reason == reason && strings.Contains(detail, r.detail) {
 			return r.hint
@@ -89,10 +88,17 @@ func hint(reason, detail string, raw []byte) string {
 	return ""
 }
 
-// framed tells a line of an event stream, as SDKs' encoders write it and agents answer over HTTP.
-func framed(raw []byte) bool {
-	field, _, found := bytes.Cut(raw, []byte(":"))
-	return found && slices.Contains([]string{"data", "event", "id", "retry", ""}, string(field))
+// unframed takes a line of an event stream apart, as SDKs' encoders write it and agents answer over HTTP: it is the event of a
+// line of data, and nothing of any other. False where it is no such line.
+func unframed(line []byte) ([]byte, bool) {
+	field, value, found := bytes.Cut(line, []byte(":"))
+	if !found || !slices.Contains([]string{"data", "event", "id", "retry", ""}, string(field)) {
+		return nil, false
+	}
+	if string(field) != "data" {
+		return nil, true
+	}
+	return bytes.TrimSpace(value), true
 }
 
 // caseHint finds fields in snake case or other spellings, as serialisers without aliases write them.

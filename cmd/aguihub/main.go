@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -89,6 +90,9 @@ func run(args []string, con stdio) int {
 	)
 	if err != nil {
 		panic(err) // a mistake in the struct tags
+	}
+	if len(args) > 0 && args[0] == "help" { // of whatever is named behind it
+		args = append(slices.Clone(args[1:]), "--help")
 	}
 	command, err := parser.Parse(args)
 	if exited >= 0 {

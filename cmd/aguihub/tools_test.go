@@ -159,7 +159,6 @@ func TestCheckOfAFile(t *testing.T) {
 		"events after the end":         {started + finished + `{"type":"CUSTOM","name":"a","value":1}` + "\n" + `{"type":"CUSTOM","name":"b","value":1}` + "\n", 1, []string{"lines 3 to 4", "after_end", "1 finding"}},
 		"a run that starts twice":      {started + started + finished, 1, []string{"line 2", "restarted"}},
 		"pretty-printed JSON":          {"{\n\"type\":\"RUN_STARTED\"\n}\n", 1, []string{"not_json", "one line"}},
-		"the frame of an event stream": {"id: 1\ndata: " + started, 1, []string{"line 1: not_json", "line 2: not_json", "what follows data:"}},
 		"nothing":                      {"", 1, []string{"empty"}},
 	} {
 		t.Run(name, func(t *testing.T) {
