@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"time"
@@ -28,4 +29,21 @@ func newLogger(level, format string, w io.Writer) (*zap.Logger, error) {
 	core := zapcore.NewCore(encoder(config), zapcore.Lock(zapcore.AddSync(w)), lvl)
 	// A dependency that is away is tried for hours: the same line is written a few times, then now and then.
 	return zap.New(zapcore.NewSamplerWithOptions(core, time.Minute, 10, 100)), nil
+}
+
+// serverLog is where an HTTP server says what it tells nobody else, above all that a handler has panicked. Handshakes that fail
+// are anybody's to make: at level debug.
+type serverLog struct{ logger *zap.Logger }
+
+// Write implements io.Writer; each call is a message.
+func (l serverLog) Write(message []byte) (int, error) {
+	level := zapcore.WarnLevel
+	switch {
+	case bytes.HasPrefix(message, []byte("http: panic")):
+		level = zapcore.ErrorLevel
+	case bytes.HasPrefix(message, []byte("http: TLS handshake error")):
+		level = zapcore.DebugLevel
+	}
+	l.logger.Log(level, "HTTP server", zap.ByteString("said", bytes.TrimSpace(message)))
+	return len(message), nil
 }

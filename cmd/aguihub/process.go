@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -283,7 +284,7 @@ func (p *process) listenAndServe(group *errgroup.Group, cancel context.CancelCau
 		}
 		server := &http.Server{
 			Handler: h, TLSConfig: security, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-			ErrorLog: zap.NewStdLog(p.logger.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+			ErrorLog: log.New(serverLog{p.logger}, "", 0),
 		}
 		servers = append(servers, server)
 		if l == p.main {
