@@ -67,6 +67,7 @@ var keptIn = map[string][]string{
 	"github.com/coder/websocket": {"transport/ws/", "cmd/aguihub/attach.go", "loadtest/checker/"},
 	"github.com/klauspost/":      {"transport/ws/"},
 	"github.com/gobwas/":         {"loadtest/load/"},
+	"google.golang.org/protobuf": {"agui/framing/", "loadtest/load/"},
 	"github.com/HdrHistogram/":   {"loadtest/load/"},
 	"github.com/prometheus/":     {"metrics/"},
 	"github.com/alecthomas/kong": {"cmd/aguihub/"},

@@ -1,6 +1,6 @@
 // Package compare measures hubs beside their peers and beside what is physically possible, in one run on one machine, and
-// says which goals were reached. Within a row the parties take turns, round by round, so that whatever else the machine
-// does meets all of them; a figure is compared as the median of the rounds' ratios.
+// says which goals were reached. Within a row the parties take turns, round by round, or go at the same time, so that
+// whatever else the machine does meets all of them; a figure is compared as the median of the rounds' ratios.
 package compare
 
 import (
@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aguihub/aguihub/loadtest/load"
@@ -18,6 +20,7 @@ type trial struct {
 	name     string
 	party    load.Party
 	workload load.Workload
+	once     bool // in the first round only: no goal is about it
 }
 
 // goal is what a row shows.
@@ -41,6 +44,9 @@ type row struct {
 	also   []column
 	note   string
 	micro  []micro // in place of trials
+	// together has those trials of a round measured at the same time that goals are about, where what a party takes depends
+	// on how busy the machine is with others' doings.
+	together bool
 }
 
 // column is another figure that is told beside a row's.
@@ -117,22 +123,23 @@ func measureRow(ctx context.Context, config Config, r row) *Row {
 		out.measureMicro(ctx, config, m)
 	}
 	for round := range r.rounds {
-		for _, t := range r.trials {
+		for _, trials := range r.heats(round) {
 			if ctx.Err() != nil {
-				out.fail(t.name, context.DeadlineExceeded)
+				out.fail(trials[0].name, context.DeadlineExceeded)
 				break
 			}
-			result, err := measureTrial(ctx, config, t)
-			if err != nil {
-				out.fail(t.name, err)
-			}
-			if result != nil {
-				result.Profile = nil
-			}
-			out.Results[t.name] = append(out.Results[t.name], result) // nil where there is none, so that rounds stay together
-			if result != nil {
-				_, _ = fmt.Fprintf(config.Log, "%s, round %d, %s: %.4g %s, machine %.0f %% busy\n",
-					r.name, round+1, t.name, r.value(result), r.unit, 100*result.Busy)
+			results, errs := measureHeat(ctx, config, trials)
+			for i, t := range trials {
+				result, err := results[i], errs[i]
+				if err != nil {
+					out.fail(t.name, err)
+				}
+				out.Results[t.name] = append(out.Results[t.name], result) // nil where there is none, so that rounds stay together
+				if result != nil {
+					result.Profile = nil
+					_, _ = fmt.Fprintf(config.Log, "%s, round %d, %s: %.4g %s, machine %.0f %% busy\n",
+						r.name, round+1, t.name, r.value(result), r.unit, 100*result.Busy)
+				}
 			}
 		}
 	}
@@ -140,9 +147,64 @@ func measureRow(ctx context.Context, config Config, r row) *Row {
 	return out
 }
 
-func measureTrial(ctx context.Context, config Config, t trial) (*load.Result, error) {
+// heats are the trials of a round in their order, those together that are measured at the same time.
+func (r *row) heats(round int) [][]trial {
+	var heats [][]trial
+	var together []trial
+	for _, t := range r.trials {
+		switch {
+		case t.once && round > 0:
+		case r.together && !t.once:
+			together = append(together, t)
+		default:
+			heats = append(heats, []trial{t})
+		}
+	}
+	if len(together) > 0 {
+		heats = append([][]trial{together}, heats...)
+	}
+	return heats
+}
+
+// measureHeat measures trials at the same time: none publishes before all have attached.
+func measureHeat(ctx context.Context, config Config, trials []trial) ([]*load.Result, []error) {
+	results, errs := make([]*load.Result, len(trials)), make([]error, len(trials))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	begin := startingLine(len(trials))
+	var wg sync.WaitGroup
+	for i, t := range trials {
+		wg.Go(func() {
+			if results[i], errs[i] = measureTrial(ctx, config, t, begin); errs[i] != nil {
+				cancel() // the others would wait for it
+			}
+		})
+	}
+	wg.Wait()
+	return results, errs
+}
+
+// startingLine lets nobody pass before n have come.
+func startingLine(n int) func(context.Context) error {
+	var missing atomic.Int64
+	missing.Store(int64(n))
+	all := make(chan struct{})
+	return func(ctx context.Context) error {
+		if missing.Add(-1) == 0 {
+			close(all)
+		}
+		select {
+		case <-all:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func measureTrial(ctx context.Context, config Config, t trial, begin func(context.Context) error) (*load.Result, error) {
 	limit := trialLimit + t.workload.Warmup + t.workload.Duration
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return load.Bench{Dir: config.Dir}.Measure(ctx, t.party, t.workload)
+	return load.Bench{Dir: config.Dir, Begin: begin}.Measure(ctx, t.party, t.workload)
 }

@@ -145,7 +145,7 @@ func profileMissed(ctx context.Context, config Config, report *Report) {
 const top = "14"
 
 func profileOf(ctx context.Context, config Config, t trial) (string, error) {
-	result, err := measureTrial(ctx, config, t)
+	result, err := measureTrial(ctx, config, t, nil)
 	if err != nil {
 		return "", err
 	}

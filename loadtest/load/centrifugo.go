@@ -18,13 +18,24 @@ import (
 	"github.com/aguihub/aguihub/loadtest/process"
 )
 
+// CentrifugoOptions is how the peer runs in a comparison.
+type CentrifugoOptions struct {
+	Name    string // of the party
+	Program string // path of centrifugo
+	// RecoverAll has each subscriber ask for the whole history first. Its answer is a message of a client's queue, which
+	// gets room for it.
+	RecoverAll bool
+	Protobuf   bool // the binary form of its protocol; else JSON
+	Tuned      bool // small buffers for sockets, and those for writing from a pool
+}
+
 // Centrifugo is the peer: a channel for a run, with history and recovery, on its Redis engine, otherwise as it is by
-// default. recoverAll has each subscriber ask for the whole history first.
-func Centrifugo(name, program string, recoverAll bool) Party {
-	return Party{Name: name, Start: func(ctx context.Context, s Setting) (System, error) {
-		c := &centrifugo{recoverAll: recoverAll, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: publishers}}}
+// default.
+func Centrifugo(o CentrifugoOptions) Party {
+	return Party{Name: o.Name, Start: func(ctx context.Context, s Setting) (System, error) {
+		c := &centrifugo{options: o, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: publishers}}}
 		for i := range s.Hubs {
-			if err := c.start(ctx, program, s, i); err != nil {
+			if err := c.start(ctx, s, i); err != nil {
 				c.Close()
 				return nil, err
 			}
@@ -34,23 +45,27 @@ func Centrifugo(name, program string, recoverAll bool) Party {
 }
 
 type centrifugo struct {
-	recoverAll bool
-	http       *http.Client
-	programs   []*process.Process
-	hosts      []string // host:port
-	turn       atomic.Int64
+	options  CentrifugoOptions
+	http     *http.Client
+	programs []*process.Process
+	hosts    []string // host:port
+	turn     atomic.Int64
 }
 
 // configOf is Centrifugo's configuration. What isn't here is its default; usage statistics aren't sent from a test.
-func configOf(port, redis string) map[string]any {
-	return map[string]any{
+func configOf(o CentrifugoOptions, port, redis string) map[string]any {
+	client := map[string]any{
+		"insecure": true, "allowed_origins": []string{"*"}, "recovery_max_publication_limit": maxHistory,
+	}
+	if o.RecoverAll {
+		client["queue_max_size"] = maxRecovered
+	}
+	config := map[string]any{
 		"http_server": map[string]any{"address": "127.0.0.1", "port": port},
 		"log":         map[string]any{"level": "error"},
 		"engine":      map[string]any{"type": "redis", "redis": map[string]any{"address": redis}},
-		"client": map[string]any{
-			"insecure": true, "allowed_origins": []string{"*"}, "recovery_max_publication_limit": maxHistory,
-		},
-		"http_api": map[string]any{"insecure": true},
+		"client":      client,
+		"http_api":    map[string]any{"insecure": true},
 		"channel": map[string]any{"without_namespace": map[string]any{
 			"allow_subscribe_for_client": true, "history_size": maxHistory, "history_ttl": "1h", "force_recovery": true,
 		}},
@@ -58,17 +73,24 @@ func configOf(port, redis string) map[string]any {
 		"debug":       map[string]any{"enabled": true},
 		"usage_stats": map[string]any{"disabled": true},
 	}
+	if o.Tuned {
+		config["websocket"] = map[string]any{"use_write_buffer_pool": true, "read_buffer_size": 256, "write_buffer_size": 512}
+	}
+	return config
 }
 
-// maxHistory is how many events of a run may be recovered: more than any row publishes.
-const maxHistory = 1_000_000
+// maxHistory is how many events of a run may be recovered, and maxRecovered how many bytes: more than any row publishes.
+const (
+	maxHistory   = 1_000_000
+	maxRecovered = 1 << 30
+)
 
-func (c *centrifugo) start(ctx context.Context, program string, s Setting, i int) error {
+func (c *centrifugo) start(ctx context.Context, s Setting, i int) error {
 	port, err := process.FreePort(ctx)
 	if err != nil {
 		return err
 	}
-	config, err := json.Marshal(configOf(port, s.Redis.url()))
+	config, err := json.Marshal(configOf(c.options, port, s.Redis.url()))
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
@@ -76,7 +98,7 @@ func (c *centrifugo) start(ctx context.Context, program string, s Setting, i int
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	p, err := process.Start(ctx, s.Log, program, "--config", file)
+	p, err := process.Start(ctx, s.Log, c.options.Program, "--config", file)
 	if err != nil {
 		return err
 	}
@@ -144,13 +166,19 @@ func (c *centrifugo) Publish(ctx context.Context, events []Event) ([]string, err
 
 // Attach implements System.
 func (c *centrifugo) Attach(ctx context.Context, run, i int) (Stream, error) {
-	s, err := dialSocket(ctx, "ws://"+c.hosts[i%len(c.hosts)]+"/connection/websocket")
+	url := "ws://" + c.hosts[i%len(c.hosts)] + "/connection/websocket"
+	ping, pong, subscribe := []byte("{}"), ws.NewTextFrame, c.subscribe // its pings are empty messages, which are answered alike
+	if c.options.Protobuf {
+		url += "?cf_protocol=protobuf"
+		ping, pong, subscribe = []byte{0}, ws.NewBinaryFrame, c.subscribeBinary
+	}
+	s, err := dialSocket(ctx, url)
 	if err != nil {
 		return nil, err
 	}
-	// Its pings are messages "{}", which are answered alike.
-	if s.answer, err = ws.CompileFrame(ws.MaskFrame(ws.NewTextFrame([]byte("{}")))); err == nil {
-		err = c.subscribe(s, runName(run))
+	s.ping = ping
+	if s.answer, err = ws.CompileFrame(ws.MaskFrame(pong(bytes.Clone(ping)))); err == nil {
+		err = subscribe(s, runName(run))
 	}
 	if err != nil {
 		_ = s.Close()
@@ -177,7 +205,7 @@ func (c *centrifugo) subscribe(s *socket, channel string) error {
 	if !strings.Contains(answer, `"recoverable":true`) {
 		return fmt.Errorf("subscribe: %.200s", answer)
 	}
-	if !c.recoverAll {
+	if !c.options.RecoverAll {
 		return nil
 	}
 	_, epoch, _ := strings.Cut(answer, `"epoch":"`)

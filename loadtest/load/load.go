@@ -76,6 +76,8 @@ func or[T comparable](v, otherwise T) T {
 type Bench struct {
 	Dir string    // for files; must be there
 	Log io.Writer // of all programs; nil for none
+	// Begin is called with everybody attached; publishing begins when it returns. Nil doesn't wait.
+	Begin func(context.Context) error
 }
 
 // Measure starts a Redis and a party on it, does the workload to it, and ends both. Its error says that it couldn't be
@@ -94,6 +96,7 @@ func (b Bench) Measure(ctx context.Context, p Party, w Workload) (*Result, error
 	}
 	defer system.Close()
 	m := newMeasuring(w, redis, system)
+	m.begun = b.Begin
 	result, err := m.run(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
@@ -107,6 +110,7 @@ type measuring struct {
 	w      Workload
 	redis  *Redis
 	system System
+	begun  func(context.Context) error // of the bench
 
 	latency  *recorder
 	joining  *recorder
@@ -161,6 +165,11 @@ func (m *measuring) run(ctx context.Context) (*Result, error) {
 	}
 	if r.Attached > 0 {
 		r.RSSPerSubscriber = float64(r.RSS-r.Free-bare) / float64(r.Attached)
+	}
+	if m.begun != nil {
+		if err := m.begun(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := m.measure(ctx, r); err != nil {
 		return nil, err

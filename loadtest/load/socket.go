@@ -19,7 +19,8 @@ type socket struct {
 	r      *bufio.Reader
 	buf    []byte
 	rest   []byte // what stands behind the place up to which find has read
-	answer []byte // frame that answers a message "{}"; nil for none
+	ping   []byte // message that is a ping; nil for none
+	answer []byte // frame that answers it
 }
 
 // dialPatience bounds a handshake and what comes up to the live tail.
@@ -73,7 +74,7 @@ func (s *socket) Next() ([]byte, error) {
 			if !h.Fin {
 				return nil, errors.New("a fragmented message, which no party sends")
 			}
-			if s.answer != nil && len(s.buf) == 2 {
+			if s.ping != nil && bytes.Equal(s.buf, s.ping) {
 				if _, err := s.conn.Write(s.answer); err != nil {
 					return nil, err
 				}
