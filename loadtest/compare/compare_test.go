@@ -3,12 +3,15 @@ package compare
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -96,4 +99,50 @@ func TestMetricsOfBenchmarksAreRead(t *testing.T) {
 	if got := pattern("BenchmarkFold/text_deltas"); got != "^BenchmarkFold$/^text[ _]deltas$" {
 		t.Error(got)
 	}
+}
+
+func TestTrialsWithoutGoalsAreMeasuredOnceAndTheOthersTogether(t *testing.T) {
+	r := row{together: true, trials: []trial{{name: "a"}, {name: "aside", once: true}, {name: "b"}}}
+	order := func(r row, round int) (out []string) {
+		for _, heat := range r.heats(round) {
+			var names []string
+			for _, t := range heat {
+				names = append(names, t.name)
+			}
+			out = append(out, strings.Join(names, "+"))
+		}
+		return out
+	}
+	if got := order(r, 0); !slices.Equal(got, []string{"a+b", "aside"}) {
+		t.Errorf("%q", got)
+	}
+	if got := order(r, 1); !slices.Equal(got, []string{"a+b"}) {
+		t.Errorf("%q", got)
+	}
+	r.together = false
+	if got := order(r, 0); !slices.Equal(got, []string{"a", "aside", "b"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestNobodyPassesTheStartingLineAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		line := startingLine(2)
+		ctx, cancel := context.WithCancel(t.Context())
+		passed := make(chan error, 2)
+		go func() { passed <- line(ctx) }()
+		synctest.Wait()
+		if len(passed) > 0 {
+			t.Fatal("the first didn't wait")
+		}
+		go func() { passed <- line(ctx) }()
+		if err := errors.Join(<-passed, <-passed); err != nil {
+			t.Error(err)
+		}
+		line = startingLine(2)
+		cancel()
+		if err := line(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("whoever waits for one that failed: %v", err)
+		}
+	})
 }
