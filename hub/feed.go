@@ -43,7 +43,7 @@ type Feed struct {
 	err       error         // why the feed is dead; nil while it lives
 }
 
-// Pages are read at most this large. Redis answers one in about a millisecond (docs/benchmarks.md).
+// Pages are read at most this large. Redis answers one in about a millisecond (docs/profiles.md).
 const (
 	pageEntries = 1000
 	pageBytes   = 4 << 20

@@ -7,7 +7,7 @@ import (
 )
 
 // drainGap is the least time between two closes of a drain, on average: what comes back elsewhere is a stream of
-// handshakes of a third of a millisecond each (docs/benchmarks.md), and few connections needn't be kept waiting.
+// handshakes of a third of a millisecond each (docs/profiles.md), and few connections needn't be kept waiting.
 const drainGap = 50 * time.Millisecond
 
 // Spread calls each with the numbers below n, at random moments of over or, where that is shorter, at twenty a second. It

@@ -15,7 +15,7 @@ var errSilent = &transport.Error{Code: "silent", Message: "a ping wasn't answere
 const beats = 8
 
 // keep walks over the connections: it has pings sent, in bursts since that costs a fifth of single ones
-// (docs/benchmarks.md), ends those who don't answer, and nudges writes that don't get on.
+// (docs/profiles.md), ends those who don't answer, and nudges writes that don't get on.
 func (s *Server) keep(ctx context.Context) {
 	beat := min(s.config.WriteTimeout, s.config.PongWait, s.config.PingEvery)/beats + time.Millisecond
 	ticker := time.NewTicker(beat)

@@ -50,7 +50,7 @@ func newSocket(s *Server, conn net.Conn) *socket {
 }
 
 // Sizes of the library's buffers, in bytes. Frames of data don't pass through them, and what clients send is small; the
-// control frames must fit. With net/http's 4 KiB each an idle connection costs about 8 KiB more (docs/benchmarks.md).
+// control frames must fit. With net/http's 4 KiB each an idle connection costs about 8 KiB more (docs/profiles.md).
 const (
 	readBuffer  = 256
 	writeBuffer = 256
