@@ -226,9 +226,9 @@ func (l *Redis) NewTail(cfg TailConfig) *Tail {
 	return newTail(newSweepSource(client), l.keys, cfg, drivers...) // on a cluster always
 }
 
-// WakeUps says in a word how a tail of this log learns of new entries: "xread", blocked reads that Redis wakes at once, or
+// WithoutWakeUps says in a word how a tail of this log learns of new entries where no wake-ups come: "xread", blocked reads, or
 // "sweep", a look at all followed runs every 100 ms, on a cluster, where one read can't span slots.
-func (l *Redis) WakeUps() string {
+func (l *Redis) WithoutWakeUps() string {
 	if l.dialer.cluster {
 		return "sweep"
 	}

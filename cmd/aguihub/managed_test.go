@@ -67,10 +67,10 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// serves has a hub do all that Redis is needed for, and says which wake-ups it has.
-func serves(t *testing.T, client redis.Cmdable, h *hub, wakeUps string) {
+// serves has a hub do all that Redis is needed for, and says how it learns of entries without wake-ups.
+func serves(t *testing.T, client redis.Cmdable, h *hub, without string) {
 	t.Helper()
-	h.stderr.waitLine(t, `"wake_ups": "`+wakeUps+`"`)
+	h.stderr.waitLine(t, `"without_wake_ups": "`+without+`"`)
 	all := strings.Split(strings.TrimSpace(events("plain")), "\n")
 	a := h.attach("plain")
 	for i, e := range all {

@@ -50,7 +50,7 @@ func (p *process) checkRedis(ctx context.Context) error {
 	if server.Policy != "" {
 		fields = append(fields, zap.String("maxmemory_policy", server.Policy), zap.Int64("maxmemory", server.Limit))
 	}
-	p.logger.Info("Redis", append(fields, zap.String("wake_ups", p.stacks[0].redis.WakeUps()))...)
+	p.logger.Info("Redis", append(fields, zap.String("tail", p.flags.Tail), zap.String("without_wake_ups", p.stacks[0].redis.WithoutWakeUps()))...)
 	return nil
 }
 

@@ -81,7 +81,7 @@ func everything(by string) map[string]any {
 		"auth":         map[string]any{"issuer": "https://login.example.com", "jwks": "https://login.example.com/keys", "keySecret": "hub-key", "audience": "hub", "configSecret": "hub-auth", "cookie": "hub"},
 		"limits":       map[string]any{"connections": 5000, "connectionsPerSubject": 20, "connectionsPerAddress": 100, "attachRate": 50, "messageRate": 20, "ingestEvents": 1000000, "ingestBytes": "4MiB"},
 		"trustProxies": []any{"10.0.0.0/8", "fd00::/8"}, "auditLog": true, "maxConnectionAge": "12h", "agentsSecret": "agents", "insecureNoAuth": true,
-		"podAnnotations": map[string]any{"a": "b"}, "nodeSelector": map[string]any{"pool": "hubs"},
+		"tail": "wake", "podAnnotations": map[string]any{"a": "b"}, "nodeSelector": map[string]any{"pool": "hubs"},
 		"tolerations": []any{map[string]any{"key": "hubs", "operator": "Exists"}},
 	}
 }

@@ -23,6 +23,7 @@ labels:
   "AGUIHUB_REDIS" $v.redis.url
   "AGUIHUB_REDIS_CREDENTIALS_FILE" (ternary "/secrets/redis/credentials" "" (ne $v.redis.credentialsSecret ""))
   "AGUIHUB_REDIS_CA" (ternary "/secrets/redis-ca/ca.crt" "" (ne $v.redis.caSecret ""))
+  "AGUIHUB_TAIL" $v.tail
   "AGUIHUB_MEMORY" $v.memory
   "AGUIHUB_DRAIN_TIME" (printf "%ds" (int $v.drain.seconds))
   "AGUIHUB_MAX_CONNECTION_AGE" $v.maxConnectionAge
