@@ -1,7 +1,7 @@
-import { Component } from "preact";
+import { Component, type ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { copy } from "./copy";
-import { markdown } from "./markdown";
+import { full, markdown } from "./markdown";
 
 /** How much of a long text is shown at first; each click shows four times as much, up to what a page can lay out. */
 const firstChars = 4_000;
@@ -32,16 +32,24 @@ export function size(n: number): string {
 /** How often a text may cost too much before it is plain: once may be the machine's fault. */
 const strikes = 3;
 
-/** A text that may be Markdown. Once it has proved too much it stays plain. */
+/** A text that may be Markdown. Once it has proved too much it stays plain. Where the page has no time for it in this frame it stays as it was for one more. */
 export class Markdown extends Component<{ text: string; writing?: boolean }> {
   private costly = 0;
+  private content: ComponentChildren;
+  private frame = 0; // in which it is tried again
+
+  override componentWillUnmount(): void {
+    cancelAnimationFrame(this.frame);
+  }
 
   override shouldComponentUpdate(next: Markdown["props"]): boolean {
     return next.text !== this.props.text || next.writing !== this.props.writing;
   }
 
   override render({ text, writing = false }: Markdown["props"]) {
-    const content = this.costly < strikes ? markdown(text, () => this.costly++) : undefined;
-    return content === undefined ? <Long text={text} writing={writing} /> : <div class="markdown">{content}</div>;
+    cancelAnimationFrame(this.frame);
+    if (full()) this.frame = requestAnimationFrame(() => this.forceUpdate());
+    else this.content = this.costly < strikes ? markdown(text, () => this.costly++) : undefined;
+    return this.content === undefined ? <Long text={text} writing={writing} /> : <div class="markdown">{this.content}</div>;
   }
 }

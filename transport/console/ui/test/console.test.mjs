@@ -278,6 +278,7 @@ test("with nothing chosen the page opens the newest thread of the demo, and foll
 test("a hostile run executes nothing, loads nothing and doesn't freeze the page", async () => {
   const r = ids();
   const page = await visit("/?run=" + r.run);
+  await connected(page, "no such run yet; waiting");
   const bad = [
     `<script>window.pwned=1</script><img src=x onerror="window.pwned=1"><svg onload="window.pwned=1"><iframe srcdoc="<script>parent.pwned=1</script>">`,
     `[click](javascript:window.pwned=1) [data](data:text/html,<script>1</script>) <javascript:window.pwned=1> ![i](https://evil.example/x.png)`,
@@ -285,14 +286,19 @@ test("a hostile run executes nothing, loads nothing and doesn't freeze the page"
     "> ".repeat(3000) + "deep", "**x* ".repeat(3000), "[".repeat(8000), "|a".repeat(300) + "\n" + "|-".repeat(300) + "\n" + "|b".repeat(2000), "a.".repeat(8000) + "@",
     "\u202eright to left\u0000\u0007",
   ];
-  hub.add(r.run, started(r));
-  bad.forEach((text, i) => hub.add(r.run, ...message("bad" + i, text)));
-  hub.add(r.run, `{"type":"TEXT_MESSAGE_START","messageId":"sur","role":"assistant"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"sur","delta":"lone \\ud83d and \\ude00 halves"}`, `{"type":"TEXT_MESSAGE_END","messageId":"sur"}`);
-  hub.add(r.run, ...message("big", "x".repeat(1 << 20)), ...message("lines", "line\n".repeat(200_000)));
-  hub.add(r.run, { type: "TOOL_CALL_START", toolCallId: "c<b>", toolCallName: "<b>bold</b>" }, { type: "TOOL_CALL_ARGS", toolCallId: "c<b>", delta: JSON.stringify({ html: bad[0], long: "y".repeat(1 << 20) }) }, { type: "TOOL_CALL_END", toolCallId: "c<b>" });
-  hub.add(r.run, `{"type":"STATE_SNAPSHOT","snapshot":{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}},"deep":${"[".repeat(400)}${"]".repeat(400)},"wide":[${"0,".repeat(50_000)}0]}}`);
-  hub.add(r.run, ...message("end", "still here"));
-  await see(page, "still here");
+  const cdp = await devtools(page);
+  const long = await tasks(cdp, async () => {
+    hub.add(r.run, started(r));
+    bad.forEach((text, i) => hub.add(r.run, ...message("bad" + i, text)));
+    for (let i = 0; i < 30; i++) hub.add(r.run, ...message("costly" + i, "**x* ".repeat(3_000)));
+    hub.add(r.run, `{"type":"TEXT_MESSAGE_START","messageId":"sur","role":"assistant"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"sur","delta":"lone \\ud83d and \\ude00 halves"}`, `{"type":"TEXT_MESSAGE_END","messageId":"sur"}`);
+    hub.add(r.run, ...message("big", "x".repeat(1 << 20)), ...message("lines", "line\n".repeat(200_000)));
+    hub.add(r.run, { type: "TOOL_CALL_START", toolCallId: "c<b>", toolCallName: "<b>bold</b>" }, { type: "TOOL_CALL_ARGS", toolCallId: "c<b>", delta: JSON.stringify({ html: bad[0], long: "y".repeat(1 << 20) }) }, { type: "TOOL_CALL_END", toolCallId: "c<b>" });
+    hub.add(r.run, `{"type":"STATE_SNAPSHOT","snapshot":{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}},"deep":${"[".repeat(400)}${"]".repeat(400)},"wide":[${"0,".repeat(50_000)}0]}}`);
+    hub.add(r.run, ...message("end", "still here"));
+    await see(page, "still here");
+  });
+  assert.ok(long.length > 10 && long[0] < 1_000, `tasks of ${long.slice(0, 4)} ms`);
   for (const tab of ["State", "Run", "Withheld", "Timeline"]) await page.locator("#tab-" + tab).click();
   await page.locator("#filter").fill("pwned");
   await page.locator(".status-line", { hasText: / of / }).waitFor();
