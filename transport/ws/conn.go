@@ -2,6 +2,7 @@ package ws
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/coder/websocket"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
@@ -24,7 +24,6 @@ import (
 type conn struct {
 	// static once it serves
 	server   *Server
-	ws       *websocket.Conn
 	socket   *socket
 	protocol protocol
 	inbound  *rate.Limiter // of messages and pings
@@ -34,7 +33,7 @@ type conn struct {
 	leave    func()                  // the server
 	deflates bool                    // the peer takes deflated messages
 	asks     transport.Ask           // what the peer was allowed
-	reader   sync.WaitGroup
+	reader   sync.WaitGroup          // while something may come from the peer
 
 	state atomic.Int32 // who serves it
 
@@ -42,11 +41,12 @@ type conn struct {
 	session *backfill.Session
 	broken  error // why nothing can be written any more
 
-	waker   transport.Waker
-	replies atomic.Pointer[chan []byte] // control lines for the peer, from its reader; nil before the first
-	pong    atomic.Pointer[[]byte]      // what the peer's newest ping held, until it is answered
-	pingDue atomic.Bool
-	run     atomic.Pointer[stream.RunID] // the run that the attach is at; nil before the first
+	waker    transport.Waker
+	replies  atomic.Pointer[chan []byte] // control lines for the peer, from its reader; nil before the first
+	farewell atomic.Pointer[[]byte]      // the code that the peer closed with, maybe none; nil before
+	pong     atomic.Pointer[[]byte]      // what the peer's newest ping held, until it is answered
+	pingDue  atomic.Bool
+	run      atomic.Pointer[stream.RunID] // the run that the attach is at; nil before the first
 	// asked is when the ping was written that the peer has yet to answer; 0 where there is none.
 	asked atomic.Int64
 
@@ -343,26 +343,28 @@ const closeWait = 5 * time.Second
 // maxReason is how long the reason of a close frame may be: RFC 6455, section 5.5.
 const maxReason = 123
 
-// end closes the connection for a reason: what attach returned, or why it wasn't called.
+// end closes the connection for a reason: why it is over, or why it wasn't served.
 func (c *conn) end(err error) {
-	stats := &c.server.stats
-	c.cancel(err) // the reader must not wait for the writer any more
-	// The library waits for the answer for about as long, but for ever in the middle of a message.
+	c.cancel(err) // the reader must not wait for who writes any more
+	// What is left may wait for the peer.
+	defer c.socket.cut()
 	defer time.AfterFunc(closeWait, c.socket.cut).Stop()
+	stats := &c.server.stats
 	code, reason := transport.CloseEnded, "the run ended"
 	switch {
 	case errors.Is(err, io.EOF):
 	case errors.Is(err, errLeft):
 		stats.left.Add(1)
-		_ = c.ws.CloseNow()
+		if farewell := c.farewell.Load(); farewell != nil {
+			_ = c.socket.writeClose(*farewell)
+		}
 		return
 	case errors.Is(err, errProtocol):
 		stats.left.Add(1)
-		_ = c.ws.Close(websocket.StatusProtocolError, "")
+		c.say(closeProtocol, "")
 		return
-	case errors.Is(err, errStuck):
+	case errors.Is(err, errStuck): // a close frame would stand in the middle of another
 		stats.closes[transport.CloseSlow.Index()].Add(1)
-		_ = c.ws.CloseNow() // a close frame would stand in the middle of another
 		return
 	case errors.Is(err, context.Canceled):
 		e := transport.Draining()
@@ -378,8 +380,18 @@ func (c *conn) end(err error) {
 		}
 	}
 	stats.closes[code.Index()].Add(1)
+	c.say(uint16(code), reason)
+}
+
+// closeProtocol is the code for a peer that breaks the protocol: RFC 6455, section 7.4.1.
+const closeProtocol = 1002
+
+// say writes a close frame and waits until the peer has answered, or has gone.
+func (c *conn) say(code uint16, reason string) {
 	for len(reason) > maxReason || !utf8.ValidString(reason) {
 		reason = reason[:min(len(reason), maxReason+1)-1]
 	}
-	_ = c.ws.Close(websocket.StatusCode(code), reason)
+	if c.socket.writeClose(append(binary.BigEndian.AppendUint16(nil, code), reason...)) == nil {
+		c.reader.Wait()
+	}
 }

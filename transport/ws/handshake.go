@@ -1,9 +1,15 @@
 package ws
 
 import (
+	"bytes"
 	"encoding/base64"
 	"net/http"
 	"strings"
+
+	"github.com/gobwas/httphead"
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsflate"
+	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/transport"
@@ -71,6 +77,67 @@ func tokens(h http.Header, name string) (out []string) {
 	}
 	return out
 }
+
+// accept upgrades the connection of a request that checkHandshake finds nothing wrong with; where that doesn't work it has
+// been answered.
+func (s *Server) accept(w http.ResponseWriter, r *http.Request, p protocol, selected string) (*conn, bool) {
+	answer := http.Header{}
+	if selected != "" {
+		answer.Set("Sec-WebSocket-Protocol", selected)
+	}
+	c := newConn(s, p)
+	if c.deflates = !s.config.Plain && offersDeflate(r.Header); c.deflates {
+		answer.Set("Sec-WebSocket-Extensions", "permessage-deflate; client_no_context_takeover; server_no_context_takeover")
+	}
+	// The library looks at the first line of each only, and doesn't trim.
+	plain := r.Clone(r.Context())
+	plain.Header = http.Header{}
+	plain.Header.Set("Connection", "Upgrade")
+	plain.Header.Set("Upgrade", "websocket")
+	plain.Header.Set("Sec-WebSocket-Version", "13")
+	plain.Header.Set("Sec-WebSocket-Key", strings.TrimSpace(r.Header.Get("Sec-WebSocket-Key")))
+	upgrader := ws.HTTPUpgrader{Timeout: s.config.WriteTimeout, Header: answer}
+	conn, buffers, _, err := upgrader.Upgrade(plain, w)
+	if err != nil {
+		s.logger.Debug("upgrade", zap.Error(err))
+		if conn != nil {
+			_ = conn.Close()
+		}
+		return nil, false
+	}
+	c.socket = newSocket(s, conn)
+	if n := buffers.Reader.Buffered(); n > 0 { // what net/http has read already
+		head, err := buffers.Reader.Peek(n)
+		if err != nil {
+			_ = conn.Close()
+			return nil, false
+		}
+		c.socket.head = bytes.Clone(head)
+	}
+	return c, true
+}
+
+// offersDeflate says whether a client offers permessage-deflate in a way that can be had here: RFC 7692, section 7.1. A
+// window smaller than the largest can't.
+func offersDeflate(h http.Header) bool {
+	for _, v := range h.Values("Sec-WebSocket-Extensions") {
+		options, ok := httphead.ParseOptions([]byte(v), nil)
+		if !ok {
+			return false
+		}
+		for _, o := range options {
+			var p wsflate.Parameters
+			if string(o.Name) == wsflate.ExtensionName && p.Parse(o) == nil &&
+				(!p.ServerMaxWindowBits.Defined() || p.ServerMaxWindowBits == maxWindowBits) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxWindowBits is deflate's own window, of 32 KiB.
+const maxWindowBits = 15
 
 // selectProtocol takes the first subprotocol offered that the hub speaks. selected is how the client wrote it, empty
 // where it asked for none.

@@ -4,42 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
-	"net"
 	"time"
 	"unicode/utf8"
 
-	"github.com/coder/websocket"
 	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/auth"
 	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/transport"
 )
-
-// read takes what the peer sends until the connection is closed.
-func (c *conn) read() {
-	for {
-		// A context that never ends costs the library nothing; what ends this loop is the end of the connection.
-		kind, r, err := c.ws.Reader(context.Background())
-		if err != nil {
-			c.stop(c.lost(err))
-			return
-		}
-		if !c.inbound.Allow() {
-			c.tooFast()
-			return
-		}
-		if kind == websocket.MessageBinary {
-			c.stop(errBinary)
-			return // closing takes care of the rest of the message
-		}
-		if !c.take(c.ctx, r) {
-			return
-		}
-	}
-}
 
 // tooFast ends the connection of a peer that sends too much, and tells why where that can be told.
 func (c *conn) tooFast() {
@@ -62,64 +35,40 @@ var (
 		Code: "text_not_utf8", Message: "the message isn't UTF-8", Close: transport.CloseBadText,
 	}
 	errInbound = &transport.Error{Code: "message_too_big", Message: "the message is too big", Close: transport.CloseTooBig}
+	// errUnfinished says that a message wasn't sent to its end.
+	errUnfinished = &transport.Error{Code: "silent", Message: "a message was begun and not ended", Close: transport.CloseSlow}
 )
 
-// lost is what an error of the library says about the peer.
-func (c *conn) lost(err error) error {
-	c.server.logger.Debug("connection lost", zap.Error(err))
-	_, broken := errors.AsType[net.Error](err)
-	if broken || websocket.CloseStatus(err) != -1 || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, net.ErrClosed) {
-		return errLeft
-	}
-	return errProtocol
-}
-
-// wireBudget is how many bytes may arrive for each that a message may have: with one byte a frame it is seven. What is
-// deflated can go on for ever and come to nothing.
-const wireBudget = 8
-
-// take takes one message; false where reading is over.
-func (c *conn) take(ctx context.Context, r io.Reader) bool {
-	limit := int64(c.server.config.MaxInbound)
-	c.socket.budget = wireBudget * c.server.config.MaxInbound
-	text, err := io.ReadAll(io.LimitReader(r, limit+1))
-	c.socket.budget = 0
+// take takes one message.
+func (c *conn) take(text []byte) {
 	switch {
-	case errors.Is(err, errInbound):
+	case len(text) > c.server.config.MaxInbound:
 		c.stop(errInbound)
-		return false
-	case err != nil:
-		c.stop(c.lost(err))
-		return false
-	case int64(len(text)) > limit:
-		c.stop(errInbound)
-		return false
+		return
 	case !utf8.Valid(text): // RFC 6455, section 8.1
 		c.stop(errText)
-		return false
+		return
 	case c.protocol == bare:
 		c.server.stats.ignored.Add(1)
-		return true
+		return
 	}
 	for line := range bytes.SplitSeq(text, newline) {
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		if answer := c.answer(ctx, line); answer != nil && !c.reply(ctx, answer) {
-			break // the attach is over; the connection is being closed
+		if answer := c.answer(c.ctx, line); answer != nil && !c.reply(answer) {
+			return // the attach is over; the connection is being closed
 		}
 	}
-	return true
 }
 
 // reply hands a line to the writer; false where there is none any more.
-func (c *conn) reply(ctx context.Context, line []byte) bool {
+func (c *conn) reply(line []byte) bool {
 	select {
 	case c.box() <- line:
 		c.wake()
 		return true
-	case <-ctx.Done():
+	case <-c.ctx.Done():
 		return false
 	}
 }
@@ -221,20 +170,12 @@ func (c *conn) errorLine(err error) []byte {
 	return line
 }
 
-// pinged leaves the answer to a ping frame to the writer. Of several the newest is answered, as RFC 6455 allows.
-func (c *conn) pinged(_ context.Context, payload []byte) bool {
+// pinged leaves the answer to a ping frame to who writes. Of several the newest is answered, as RFC 6455 allows.
+func (c *conn) pinged(payload []byte) {
 	if !c.inbound.Allow() {
 		c.tooFast()
-		return false
+		return
 	}
-	p := bytes.Clone(payload)
-	if p == nil {
-		p = []byte{}
-	}
-	c.pong.Store(&p)
+	c.pong.Store(&payload)
 	c.wake()
-	return false
 }
-
-// ponged hears that the peer lives.
-func (c *conn) ponged(context.Context, []byte) { c.asked.Store(0) }

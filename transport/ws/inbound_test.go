@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -248,6 +249,73 @@ func TestHostileFrames(t *testing.T) {
 					t.Fatalf("%+v", s)
 				}
 			})
+		})
+	}
+}
+
+// TestAMessageThatIsNotEnded: what it holds of memory is given back.
+func TestAMessageThatIsNotEnded(t *testing.T) {
+	for name, frame := range map[string][]byte{
+		"in mid-frame":       {0x81, 0x85, 0, 0, 0, 0, 'a'},
+		"between two frames": {0x01, 0x81, 0, 0, 0, 0, 'a'},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := startInMemory(t, backfill.Config{}, transport.Config{PingEvery: time.Hour})
+				f.Begin(t, "r1", "t1")
+				r := f.raw(t, "/v1/runs/r1/ws", linesName)
+				began := time.Now()
+				r.write(frame...)
+				if code := r.untilClose(); code != 4408 || time.Since(began) != messageWait {
+					t.Error(code, time.Since(began))
+				}
+				synctest.Wait()
+				if s := f.server.Figures(); s.Open != 0 {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// TestFarewells: a peer that closes is answered with its code, and one whose close frame there can't be with 1002.
+func TestFarewells(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		payload []byte
+		want    []byte
+	}{
+		{"without a code", nil, nil},
+		{"with one", []byte{0x03, 0xe8}, []byte{0x03, 0xe8}},
+		{"with a reason", []byte("\x03\xe9gone"), []byte{0x03, 0xe9}},
+		{"with one of its own", []byte{0x0f, 0xa0}, []byte{0x0f, 0xa0}},
+		{"with one that was registered later", []byte{0x03, 0xf6}, []byte{0x03, 0xf6}},
+		{"with half a code", []byte{0x03}, []byte{0x03, 0xea}},
+		{"with one that is never sent", []byte{0x03, 0xed}, []byte{0x03, 0xea}},
+		{"with one that there isn't", []byte{0xff, 0xff}, []byte{0x03, 0xea}},
+		{"with a reason that isn't UTF-8", []byte("\x03\xe8\xff"), []byte{0x03, 0xea}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := start(t, backfill.Config{}, transport.Config{})
+			f.Begin(t, "r1", "t1")
+			r := f.raw(t, "/v1/runs/r1/ws", linesName)
+			r.write(masked(final|opClose, c.payload)...)
+			for {
+				op, b := r.frame()
+				if op != opClose {
+					continue
+				}
+				if !bytes.Equal(b, c.want) {
+					t.Errorf("answered with %x", b)
+				}
+				break
+			}
+			if bytes.Equal(c.want, []byte{0x03, 0xea}) {
+				return // the hub waits a while for an answer
+			}
+			if _, err := r.Read(make([]byte, 1)); err == nil {
+				t.Error("still open")
+			}
 		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coder/websocket"
 	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/auth"
@@ -149,40 +148,16 @@ func askOf(request *backfill.Request) transport.Ask {
 	return transport.Ask{Scope: auth.Attach, Run: request.Run, Thread: request.Thread}
 }
 
-// accept upgrades the connection; where that doesn't work the library has answered.
-func (s *Server) accept(w http.ResponseWriter, r *http.Request, protocol protocol, selected string) (*conn, bool) {
-	h := &hijacker{ResponseWriter: w, server: s}
-	c := newConn(s, protocol)
-	options := websocket.AcceptOptions{
-		InsecureSkipVerify: true, // the guard has looked at the origin
-		OnPingReceived:     c.pinged,
-		OnPongReceived:     c.ponged,
-	}
-	if !s.config.Plain {
-		options.CompressionMode = websocket.CompressionNoContextTakeover
-	}
-	if selected != "" {
-		options.Subprotocols = []string{selected}
-	}
-	ws, err := websocket.Accept(h, r, &options)
-	if err != nil {
-		s.logger.Debug("upgrade", zap.Error(err))
-		return nil, false
-	}
-	ws.SetReadLimit(-1) // the reader counts itself, so that what is over the limit is closed in one place
-	c.ws, c.socket = ws, h.socket
-	c.deflates = w.Header().Get("Sec-WebSocket-Extensions") != ""
-	return c, true
-}
-
 // begin is how a connection begins to be served. refusal is why it ends at once, nil where it may attach.
 func (c *conn) begin(request *backfill.Request, refusal error) {
 	c.server.add(c)
 	if refusal != nil {
+		c.cancel(refusal) // so that nothing is heeded that the peer sends
+		c.listen()
 		c.finish(refusal)
 		return
 	}
-	c.reader.Go(c.read)
+	c.listen()
 	session, err := c.server.service.Attach(c.ctx, *request)
 	if err != nil {
 		c.finish(c.cause(err))

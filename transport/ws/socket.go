@@ -1,12 +1,9 @@
 package ws
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -17,21 +14,17 @@ import (
 // errStuck says that the peer took no byte for the write timeout.
 var errStuck = errors.New("ws: the peer takes nothing")
 
-// socket is the network connection under a WebSocket. Frames of data are built and written here rather than by the
-// library, so that a batch of them is one system call on bytes that all subscribers share, and that a slow but steady
-// peer isn't taken for a stuck one; the library shakes hands, reads and closes. The library's own frames come through
-// Write, whole, since its buffer holds any control frame.
+// socket is the network connection under a WebSocket. Frames are built and written here, so that a batch of them is one
+// system call on bytes that all subscribers share, and that a slow but steady peer isn't taken for a stuck one.
 type socket struct {
 	net.Conn
 	server *Server
 	head   []byte // what net/http has read already; owned by the reader
-	// budget is how many more bytes the message at hand may take to arrive: 0 any number, less none; owned by the reader.
-	budget int
 
 	// blocked is since when the write under way has made no progress, 0 while there is none.
 	blocked atomic.Int64
 
-	raw syscall.RawConn // nil where one can't write without waiting, as with TLS
+	raw syscall.RawConn // nil where one can't look or write without waiting, as with TLS
 
 	// turn is held while whole frames are written: keeping others out meanwhile is what it is for.
 	turn   sync.Mutex
@@ -49,38 +42,6 @@ func newSocket(s *Server, conn net.Conn) *socket {
 	return k
 }
 
-// Sizes of the library's buffers, in bytes. Frames of data don't pass through them, and what clients send is small; the
-// control frames must fit. With net/http's 4 KiB each an idle connection costs about 8 KiB more (docs/profiles.md).
-const (
-	readBuffer  = 256
-	writeBuffer = 256
-)
-
-// hijacker gives the library a socket with small buffers.
-type hijacker struct {
-	http.ResponseWriter
-	server *Server
-	socket *socket
-}
-
-// Hijack implements http.Hijacker.
-func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffers, err := http.NewResponseController(h.ResponseWriter).Hijack()
-	if err != nil {
-		return nil, nil, err
-	}
-	s := newSocket(h.server, conn)
-	if n := buffers.Reader.Buffered(); n > 0 {
-		head, err := buffers.Peek(n)
-		if err != nil {
-			return nil, nil, fmt.Errorf("what was read already: %w", err)
-		}
-		s.head = append(s.head, head...)
-	}
-	h.socket = s
-	return s, bufio.NewReadWriter(bufio.NewReaderSize(s, readBuffer), bufio.NewWriterSize(s, writeBuffer)), nil
-}
-
 // Read implements net.Conn.
 func (s *socket) Read(p []byte) (int, error) {
 	if len(s.head) > 0 {
@@ -90,16 +51,7 @@ func (s *socket) Read(p []byte) (int, error) {
 		}
 		return n, nil
 	}
-	if s.budget < 0 {
-		return 0, errInbound
-	}
-	n, err := s.Conn.Read(p)
-	if s.budget > 0 && n > 0 {
-		if s.budget -= n; s.budget == 0 {
-			s.budget = -1
-		}
-	}
-	return n, err
+	return s.Conn.Read(p)
 }
 
 const (
@@ -110,20 +62,15 @@ const (
 	final   = 0x80
 )
 
-// Write implements net.Conn for the library, which writes close frames only.
-func (s *socket) Write(p []byte) (int, error) {
+// writeClose writes a close frame, behind which nothing is written.
+func (s *socket) writeClose(payload []byte) error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	if len(p) > 0 && p[0]&0xf == opClose {
-		s.closed = true
-	}
+	s.closed = true
 	if err := s.settle(); err != nil {
-		return 0, err
+		return err
 	}
-	if err := s.send(p); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	return s.send(append([]byte{final | opClose, byte(len(payload))}, payload...))
 }
 
 // writeFrames writes whole frames in few system calls, behind what was left before, and frees the parcel.
