@@ -7,13 +7,20 @@ import (
 	"github.com/aguihub/aguihub/metrics"
 )
 
-// ObserveAge notes how old the oldest entry among items is, by its XADD, now that they have been written. It costs one
-// observation a write, whatever the number of entries.
-func ObserveAge(h *metrics.Histogram, items []backfill.Item, now time.Time) {
+// Oldest is when the oldest live entry among items was published, by its XADD; ok is false where there is none.
+func Oldest(items []backfill.Item) (at time.Time, ok bool) {
 	for i := range items {
 		if d := items[i].Delivery; d != nil {
-			h.Observe(now.Sub(time.UnixMilli(int64(d.ID.Ms))))
-			return
+			return time.UnixMilli(int64(d.ID.Ms)), true
 		}
+	}
+	return time.Time{}, false
+}
+
+// ObserveAge notes how old the oldest live entry among items is, now that they have been written. It costs one observation
+// a write, whatever the number of entries.
+func ObserveAge(h *metrics.Histogram, items []backfill.Item, now time.Time) {
+	if at, ok := Oldest(items); ok {
+		h.Observe(now.Sub(at))
 	}
 }

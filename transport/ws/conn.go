@@ -39,7 +39,8 @@ type conn struct {
 
 	// owned by who serves it
 	session *backfill.Session
-	broken  error // why nothing can be written any more
+	broken  error     // why nothing can be written any more
+	owed    time.Time // when the oldest live entry was published of which a hand couldn't write all; zero for none
 
 	waker    transport.Waker
 	replies  atomic.Pointer[chan []byte] // control lines for the peer, from its reader; nil before the first
@@ -114,7 +115,17 @@ func (c *conn) serve() error {
 	always := context.WithoutCancel(c.ctx)
 	wait := c.waker.Arm(always)
 	defer c.waker.Wake()
+	if c.broken == nil {
+		c.broken = c.write(nil) // what is left, and what was due before a wake could reach the wait
+	}
+	if c.broken == nil && !c.owed.IsZero() {
+		c.server.stats.age.Observe(time.Since(c.owed))
+		c.owed = time.Time{}
+	}
 	for c.broken == nil {
+		if c.ctx.Err() != nil {
+			return context.Cause(c.ctx)
+		}
 		items, err := c.session.Poll(wait, c.called)
 		if c.ctx.Err() != nil {
 			return context.Cause(c.ctx)
@@ -124,11 +135,8 @@ func (c *conn) serve() error {
 			// First, so that what comes while the rest is written wakes again.
 			wait = c.waker.Arm(always) //nolint:fatcontext // its parent isn't the one before
 		}
-		switch werr := c.write(items); {
-		case errors.Is(werr, errStuck): // whatever else there is: no close frame gets through
-			return werr
-		case werr != nil:
-			return c.cause(werr)
+		if c.broken = c.write(items); c.broken != nil {
+			break
 		}
 		if c.session.Tailing() {
 			transport.ObserveAge(c.server.stats.age, items, time.Now())
@@ -141,6 +149,9 @@ func (c *conn) serve() error {
 		case err != nil && !errors.Is(err, context.Canceled):
 			return err
 		}
+	}
+	if errors.Is(c.broken, errStuck) { // whatever else there is: no close frame gets through
+		return c.broken
 	}
 	return c.cause(c.broken)
 }

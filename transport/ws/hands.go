@@ -175,6 +175,7 @@ func (c *conn) turn(h *hand) {
 		if err == nil {
 			var done bool
 			if done, err = c.socket.writeNow(p, h); err == nil && !done {
+				c.owed, _ = transport.Oldest(items)
 				break
 			}
 		}

@@ -2,10 +2,14 @@ package ws
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"runtime/pprof"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aguihub/aguihub/backfill"
@@ -103,3 +107,49 @@ func TestASlowPeerHoldsNobodyUp(t *testing.T) {
 		}
 	}
 }
+
+// What was due before a connection began to wait isn't waited over.
+func TestWhatIsDueBeforeAWait(t *testing.T) {
+	serve := func(t *testing.T, due func(c *conn)) (written *bytes.Buffer, err error) {
+		t.Helper()
+		f := startInMemory(t, backfill.Config{}, transport.Config{})
+		c := newConn(f.server, lines)
+		c.ctx, c.cancel = context.WithCancelCause(t.Context())
+		written = &bytes.Buffer{}
+		c.socket = newSocket(f.server, bufferConn{written})
+		if c.session, err = f.Service.Attach(c.ctx, backfill.Request{Run: "none"}); err != nil {
+			t.Fatal(err)
+		}
+		defer c.session.Close()
+		due(c)
+		return written, c.serve()
+	}
+	bubble := func(name string, test func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+	bubble("an end", func(t *testing.T) {
+		began := time.Now()
+		if _, err := serve(t, func(c *conn) { c.stop(errSilent) }); !errors.Is(err, errSilent) || time.Since(began) > 0 {
+			t.Error(err, time.Since(began))
+		}
+	})
+	bubble("an answer", func(t *testing.T) {
+		written, err := serve(t, func(c *conn) {
+			c.pinged([]byte("p"))
+			time.AfterFunc(time.Second, func() { c.stop(errSilent) })
+		})
+		if written.String() != "\x8a\x01p" || !errors.Is(err, errSilent) {
+			t.Errorf("%q, %v", written, err)
+		}
+	})
+}
+
+// bufferConn is a connection of which one sees what was written.
+type bufferConn struct{ *bytes.Buffer }
+
+func (bufferConn) Close() error                     { return nil }
+func (bufferConn) LocalAddr() net.Addr              { return nil }
+func (bufferConn) RemoteAddr() net.Addr             { return nil }
+func (bufferConn) SetDeadline(time.Time) error      { return nil }
+func (bufferConn) SetReadDeadline(time.Time) error  { return nil }
+func (bufferConn) SetWriteDeadline(time.Time) error { return nil }
