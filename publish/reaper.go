@@ -78,6 +78,8 @@ type ReaperConfig struct {
 const (
 	scansPerTTL  = 6
 	gracesPerTTL = 2
+	// A run that nobody was seen to claim is looked at in every third scan: a lease is seen long before it can lapse.
+	scansPerUnclaimed = 3
 )
 
 // longLease is how many TTLs a publisher's lease may have left before it counts as one that was set before the clock of Redis
@@ -129,6 +131,7 @@ type activeRun struct {
 	info    stream.RunInfo
 	started stream.ID // of the registry's entry
 
+	rests    int       // scans that it isn't looked at in
 	lapsedAt time.Time // when the lapse of its lease was seen; zero while it holds
 	lookAt   time.Time // without a lease it isn't to be read before then; zero where that wasn't considered yet
 	last     stream.ID // its newest entry when it was looked at for being idle, and since when that is so
@@ -176,8 +179,10 @@ func (r *Reaper) scan(ctx context.Context) error {
 		return err
 	}
 	runs := make([]stream.RunID, 0, len(r.active))
-	for run := range r.active {
-		runs = append(runs, run)
+	for run, a := range r.active {
+		if a.rests--; a.rests < 0 {
+			runs = append(runs, run)
+		}
 	}
 	leases, err := r.log.Leases(ctx, runs...)
 	if err != nil {
@@ -189,6 +194,9 @@ func (r *Reaper) scan(ctx context.Context) error {
 	now := time.Now()
 	for i, run := range runs {
 		l, a := leases[i], r.active[run]
+		if a.rests = 0; !l.Known && !l.Held && r.cfg.Idle == 0 {
+			a.rests = scansPerUnclaimed - 1
+		}
 		switch {
 		case l.Held:
 			a.lapsedAt = time.Time{}
@@ -211,7 +219,7 @@ func (r *Reaper) scan(ctx context.Context) error {
 		}
 	}
 	r.mu.Lock()
-	r.figures.Active, r.figures.Stalled = len(runs), stalled
+	r.figures.Active, r.figures.Stalled = len(r.active), stalled
 	r.mu.Unlock()
 	if err := errors.Join(r.log.NoteLeases(ctx, note...), r.log.ShortenLeases(ctx, r.cfg.LeaseTTL, shorten...)); err != nil {
 		return err
