@@ -22,7 +22,7 @@ const (
 	sweepSteps = 10
 	// verifySweeps is how many sweeps in a row may look at a key without verifying its position. Looking costs a third of
 	// reading, on either side, and nothing but a loss without an error, of a run that is quiet, is found out later for it.
-	verifySweeps = 4
+	verifySweeps = 9
 )
 
 // wokenSource is what shards that wait for wake-ups read from.

@@ -92,7 +92,7 @@ func (r *Row) table(b *bytes.Buffer) {
 	for _, c := range r.row.also {
 		fmt.Fprintf(b, " %s |", c.name)
 	}
-	b.WriteString(" commands of Redis per event |\n|---|---|---|" + strings.Repeat("---|", len(r.row.also)+1) + "\n")
+	b.WriteString(" what Redis did for an event |\n|---|---|---|" + strings.Repeat("---|", len(r.row.also)+1) + "\n")
 	for _, t := range r.row.trials {
 		values := r.values(t.name, r.row.value)
 		if len(values) == 0 {

@@ -171,15 +171,18 @@ func (r *Report) Wrong() []string {
 	return all
 }
 
-// commandsOf are what Redis was asked most, for an event each.
+// commandsOf are the commands that Redis spent most in: how often for an event, or a second where there were none, and how
+// long in each.
 func commandsOf(r *load.Result) string {
+	per, unit := float64(r.Events), ""
 	if r.Events == 0 {
-		return ""
+		per, unit = r.Seconds, "/s"
 	}
-	names := slices.SortedFunc(maps.Keys(r.Commands), func(a, b string) int { return cmp.Compare(r.Commands[b], r.Commands[a]) })
+	names := slices.SortedFunc(maps.Keys(r.Commands), func(a, b string) int { return cmp.Compare(r.InThem[b], r.InThem[a]) })
 	var parts []string
 	for _, n := range names[:min(len(names), 4)] {
-		parts = append(parts, fmt.Sprintf("%s %.2f", n, float64(r.Commands[n])/float64(r.Events)))
+		calls := float64(r.Commands[n])
+		parts = append(parts, fmt.Sprintf("%s %.2f%s × %.1f µs", n, calls/per, unit, float64(r.InThem[n])/calls))
 	}
 	return strings.Join(parts, " · ")
 }
