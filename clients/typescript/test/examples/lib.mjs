@@ -37,7 +37,7 @@ export const stopAll = () => Promise.all(started.map((kill) => kill()));
 export async function pauseFor(open, url) {
   const begun = Date.now();
   await (await open(url)).close();
-  return `${Math.max(200, Math.round((Date.now() - begun) / 6))}`;
+  return `${Math.max(250, Math.round((Date.now() - begun) / 4))}`;
 }
 
 /** What a project's own compiler says of a file, with the example's packages; "" where it is content. */
