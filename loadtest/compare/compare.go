@@ -45,7 +45,7 @@ type row struct {
 	note   string
 	micro  []micro // in place of trials
 	// together has those trials of a round measured at the same time that goals are about, where what a party takes depends
-	// on how busy the machine is with others' doings.
+	// on what else the machine does.
 	together bool
 }
 

@@ -52,8 +52,8 @@ func (r *Redis) close() {
 
 var commandLine = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+),usec=(\d+)`)
 
-// commands is how often each command was called so far, and how many microseconds Redis spent in it, by its own clock: its
-// reading, parsing and writing isn't in that.
+// commands is how often each command was called so far, and how many microseconds Redis spent in it: time that passed,
+// without its reading, parsing and writing.
 func (r *Redis) commands(ctx context.Context) (calls, micros map[string]int, err error) {
 	info, err := r.client.Info(ctx, "commandstats").Result()
 	if err != nil {
