@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -24,7 +25,8 @@ type socket struct {
 	// blocked is since when the write under way has made no progress, 0 while there is none.
 	blocked atomic.Int64
 
-	raw syscall.RawConn // nil where one can't look or write without waiting, as with TLS
+	raw    syscall.RawConn // nil where one can't look or write without waiting, as with TLS
+	secure bool            // a write that ran out of time can't be gone on with: with TLS
 
 	// turn is held while whole frames are written: keeping others out meanwhile is what it is for.
 	turn   sync.Mutex
@@ -34,6 +36,7 @@ type socket struct {
 
 func newSocket(s *Server, conn net.Conn) *socket {
 	k := &socket{Conn: conn, server: s}
+	_, k.secure = conn.(*tls.Conn)
 	if c, ok := conn.(syscall.Conn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
 			k.raw = raw
@@ -107,7 +110,7 @@ func (s *socket) writeNow(p *parcel, by *hand) (done bool, err error) {
 		}
 		n, err := by.write(s.raw, b)
 		s.server.stats.bytes.Add(int64(n))
-		if err != nil {
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // of a nudge that came late: send takes it back
 			p.free()
 			return false, err
 		}
@@ -149,6 +152,9 @@ func (s *socket) send(p []byte) error {
 	last := time.Now()
 	s.blocked.Store(s.server.since(last))
 	defer s.blocked.Store(0)
+	if s.secure {
+		return s.sendRecords(p)
+	}
 	for {
 		n, err := s.Conn.Write(p)
 		s.server.stats.bytes.Add(int64(n))
@@ -172,9 +178,35 @@ func (s *socket) send(p []byte) error {
 	}
 }
 
+// recordBytes is what a peer has to take within the write timeout under TLS, where a record may have four times that.
+const recordBytes = 4 << 10
+
+// sendRecords is send where a write that was broken off can't be gone on with: each record has the whole timeout.
+func (s *socket) sendRecords(p []byte) error {
+	for len(p) > 0 {
+		now := time.Now()
+		s.blocked.Store(s.server.since(now))
+		if err := s.SetWriteDeadline(now.Add(s.server.config.WriteTimeout)); err != nil {
+			return err
+		}
+		n, err := s.Conn.Write(p[:min(len(p), recordBytes)])
+		s.server.stats.bytes.Add(int64(n))
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return errStuck
+		case err != nil:
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
 // nudge makes a write that is under way look whether it got on.
 func (s *socket) nudge(now time.Time) {
-	_ = s.SetWriteDeadline(now) // a connection that is closed already needs no nudge
+	if !s.secure {
+		_ = s.SetWriteDeadline(now) // a connection that is closed already needs no nudge
+	}
 }
 
 // cut ends the connection without a word.
