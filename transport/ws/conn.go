@@ -41,6 +41,7 @@ type conn struct {
 	session *backfill.Session
 	broken  error     // why nothing can be written any more
 	owed    time.Time // when the oldest live entry was published of which a hand couldn't write all; zero for none
+	left    int64     // the ping that is in what a hand couldn't write: see asked
 
 	waker    transport.Waker
 	replies  atomic.Pointer[chan []byte] // control lines for the peer, from its reader; nil before the first
@@ -117,6 +118,8 @@ func (c *conn) serve() error {
 	defer c.waker.Wake()
 	if c.broken == nil {
 		c.broken = c.write(nil) // what is left, and what was due before a wake could reach the wait
+		c.wrote(c.left)
+		c.left = 0
 	}
 	if c.broken == nil && !c.owed.IsZero() {
 		c.server.stats.age.Observe(time.Since(c.owed))

@@ -160,34 +160,43 @@ func (c *conn) rest() bool {
 	return false
 }
 
-// turn serves the connection as long as that needs no waiting.
+// turn serves the connection once, if that needs no waiting. Where more came meanwhile others have their turn first.
 func (c *conn) turn(h *hand) {
 	c.state.Store(running)
-	for {
-		if c.ctx.Err() != nil {
-			break
-		}
-		items, ok := c.session.Tail(&h.room, c.called)
-		if !ok {
-			break
-		}
-		p, asked, err := c.pack(items)
-		if err == nil {
-			var done bool
-			if done, err = c.socket.writeNow(p, h); err == nil && !done {
-				c.owed, _ = transport.Oldest(items)
-				break
-			}
-		}
-		if err != nil {
-			c.broken = errLeft
-			break
-		}
-		c.wrote(asked)
-		transport.ObserveAge(c.server.stats.age, items, h.now)
-		if c.rest() {
-			return
-		}
+	if !c.pass(h) {
+		go c.work()
+		return
 	}
-	go c.work()
+	if !c.rest() {
+		c.state.Store(queued)
+		c.server.hands.add(c)
+	}
+}
+
+// pass writes what is due; false where a goroutine of the connection's own has to go on.
+func (c *conn) pass(h *hand) bool {
+	if c.ctx.Err() != nil {
+		return false
+	}
+	items, ok := c.session.Tail(&h.room, c.called)
+	if !ok {
+		return false
+	}
+	p, asked, err := c.pack(items)
+	done := false
+	if err == nil {
+		done, err = c.socket.writeNow(p, h)
+	}
+	switch {
+	case err != nil:
+		c.broken = errLeft
+		return false
+	case !done:
+		c.left = asked
+		c.owed, _ = transport.Oldest(items)
+		return false
+	}
+	c.wrote(asked)
+	transport.ObserveAge(c.server.stats.age, items, h.now)
+	return true
 }

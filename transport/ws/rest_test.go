@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime/pprof"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,3 +154,73 @@ func (bufferConn) RemoteAddr() net.Addr             { return nil }
 func (bufferConn) SetDeadline(time.Time) error      { return nil }
 func (bufferConn) SetReadDeadline(time.Time) error  { return nil }
 func (bufferConn) SetWriteDeadline(time.Time) error { return nil }
+
+// talkative is a peer's network of which each write takes so long that something else comes to be written.
+type talkative struct {
+	syscall.RawConn
+	came func()
+}
+
+// Write implements syscall.RawConn.
+func (n talkative) Write(f func(uintptr) bool) error {
+	n.came()
+	return n.RawConn.Write(f)
+}
+
+// A run that never pauses must not have a hand to itself.
+func TestAHandServesOthersBeforeItServesTheSameAgain(t *testing.T) {
+	f := start(t, backfill.Config{}, transport.Config{PingEvery: time.Hour})
+	f.Begin(t, "r1", "t1")
+	f.dial(t, "/v1/runs/r1/ws", linesName).until("live")
+	f.atRest()
+	c := f.server.snapshot(nil)[0]
+	passes := 0
+	c.socket.raw = talkative{c.socket.raw, func() {
+		if passes++; passes < 50 {
+			c.call()
+			c.pingDue.Store(true)
+		}
+	}}
+	f.server.hands.close()
+	f.server.hands = newHands() // of which ours is the only one for now
+	c.state.Store(queued)
+	c.pingDue.Store(true)
+	c.turn(newHand())
+	if passes != 1 || c.state.Load() != queued || len(f.server.hands.queue) != 1 {
+		t.Errorf("%d passes", passes)
+	}
+	passes = 50
+	f.server.keeper.Go(f.server.hands.work)
+}
+
+// TestAPingThatAHandHadToLeave: the peer has the whole time to answer from when it was written.
+func TestAPingThatAHandHadToLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startInMemory(t, backfill.Config{}, transport.Config{PingEvery: time.Hour})
+		f.Begin(t, "r1", "t1")
+		f.Append(t, "r1", tt.TextStart)
+		r := f.raw(t, "/v1/runs/r1/ws", linesName)
+		for {
+			if _, b := r.frame(); strings.Contains(string(b), `"live"`) {
+				break
+			}
+		}
+		large := tt.Text(strings.Repeat("x", 60<<10))
+		f.Append(t, "r1", large) // nearly fills what the network holds
+		synctest.Wait()
+		for _, c := range f.server.snapshot(nil) {
+			c.pingDue.Store(true)
+		}
+		f.Append(t, "r1", large)
+		time.Sleep(8 * time.Second)
+		for op := byte(opText); op != opPing; {
+			op, _ = r.frame()
+		}
+		r.frame()
+		time.Sleep(5 * time.Second) // it takes its time
+		synctest.Wait()
+		if s := f.server.Figures(); s.Closes[transport.CloseSlow] != 0 || s.Open != 1 {
+			t.Fatalf("taken for silent: %+v", s)
+		}
+	})
+}
