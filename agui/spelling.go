@@ -23,7 +23,7 @@ func Misspelt(name string) string {
 	if _, known := typesByName[name]; known || len(name) > 2*len(typeNames[ThinkingTextMessageContent]) {
 		return ""
 	}
-	for _, known := range typeNames {
+	for _, known := range &typeNames {
 		if known != "" && sameWords(name, known) {
 			return known
 		}

@@ -85,7 +85,7 @@ func TestEveryLossUnderAFollowerIsTold(t *testing.T) {
 }
 
 // testLoss has a loss be found within so many times TailConfig.Verify.
-func testLoss(t *testing.T, name string, lose func(*testing.T, *Memory, []ID), within time.Duration, newTail func(*Memory) *Tail) {
+func testLoss(t *testing.T, name string, lose func(*testing.T, *Memory, []ID), within int, newTail func(*Memory) *Tail) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			log := newMemory(t)
@@ -100,7 +100,7 @@ func testLoss(t *testing.T, name string, lose func(*testing.T, *Memory, []ID), w
 			log.SetFault(ErrUnavailable) // so that the loss and what follows are seen at once
 			log.SetFault(nil)
 			lose(t, log, ids)
-			time.Sleep(within*tail.cfg.Verify + tail.cfg.Block)
+			time.Sleep(time.Duration(within)*tail.cfg.Verify + tail.cfg.Block)
 			synctest.Wait()
 			appendN(t, log, "r", 1, "later")
 			synctest.Wait()

@@ -26,8 +26,8 @@ type conn struct {
 	server   *Server
 	socket   *socket
 	protocol protocol
-	inbound  *rate.Limiter // of messages and pings
-	ctx      context.Context
+	inbound  *rate.Limiter           // of messages and pings
+	ctx      context.Context         //nolint:containedctx // who serves it changes, and what ends it doesn't
 	cancel   context.CancelCauseFunc // ends ctx, with the reason: see stop
 	called   func()                  // is call
 	leave    func()                  // the server
@@ -126,11 +126,11 @@ func (c *conn) serve() error {
 		c.owed = time.Time{}
 	}
 	for c.broken == nil {
-		if c.ctx.Err() != nil {
+		if c.isOver() {
 			return context.Cause(c.ctx)
 		}
 		items, err := c.session.Poll(wait, c.called)
-		if c.ctx.Err() != nil {
+		if c.isOver() {
 			return context.Cause(c.ctx)
 		}
 		c.isAt(c.session.Current())
@@ -159,6 +159,9 @@ func (c *conn) serve() error {
 	return c.cause(c.broken)
 }
 
+// isOver says whether the connection is being closed.
+func (c *conn) isOver() bool { return c.ctx.Err() != nil }
+
 // stop ends the connection for a reason.
 func (c *conn) stop(reason error) {
 	c.cancel(reason)
@@ -181,7 +184,7 @@ func (c *conn) isAt(run stream.RunID) {
 
 // cause is why ctx ended, where it did, else err.
 func (c *conn) cause(err error) error {
-	if c.ctx.Err() != nil {
+	if c.isOver() {
 		return context.Cause(c.ctx)
 	}
 	return err

@@ -137,6 +137,9 @@ func TestLargeSnapshotsGoDeflated(t *testing.T) {
 				stop := fmt.Sprintf("stop %d %s", i, protocol)
 				plain, r := f.raw(t, path, protocol), f.dialDeflating(t, path, protocol)
 				want, none := collect(plain, nil, stop, 1)
+				if len(none) > 0 {
+					t.Error("something is deflated where nobody has offered it")
+				}
 				got, deflated := collect(r, nil, stop, 1)
 				// What was read is past: so the rest is live.
 				f.Append(t, "r1", custom, `{"type":"CUSTOM","name":"`+stop+`","value":1}`)
@@ -150,7 +153,7 @@ func TestLargeSnapshotsGoDeflated(t *testing.T) {
 				if !slices.Equal(got, want) {
 					t.Errorf("%d lines, and %d plain", len(got), len(want))
 				}
-				if len(deflated) != 2+i*2+int(map[string]int{bareName: 0, linesName: 1}[protocol]) {
+				if len(deflated) != 2+i*2+map[string]int{bareName: 0, linesName: 1}[protocol] {
 					t.Errorf("%d are deflated", len(deflated))
 				}
 				for j, text := range deflated {

@@ -67,7 +67,7 @@ func (c *conn) read() {
 			c.reader.Done()
 			return
 		}
-		if c.socket.raw != nil && in.Buffered() == 0 && !m.open && c.ctx.Err() == nil {
+		if c.socket.raw != nil && in.Buffered() == 0 && !m.open && !c.isOver() {
 			go c.await()
 			return
 		}
@@ -124,10 +124,10 @@ func (c *conn) readFrame(in *bufio.Reader, m *inMessage) error {
 		m.text, m.deflated = nil, deflated
 		c.admit(h)
 	}
-	if c.ctx.Err() == nil && h.Length > int64(c.server.config.MaxInbound-len(m.text)) {
+	if !c.isOver() && h.Length > int64(c.server.config.MaxInbound-len(m.text)) {
 		c.stop(errInbound)
 	}
-	if c.ctx.Err() != nil {
+	if c.isOver() {
 		_, err := io.CopyN(io.Discard, in, h.Length)
 		return err
 	}
@@ -156,7 +156,7 @@ func (c *conn) readFrame(in *bufio.Reader, m *inMessage) error {
 // admit looks whether a message may come, by its first frame.
 func (c *conn) admit(h ws.Header) {
 	switch {
-	case c.ctx.Err() != nil:
+	case c.isOver():
 	case !c.inbound.Allow():
 		c.tooFast()
 	case h.OpCode == ws.OpBinary:
@@ -196,7 +196,7 @@ func (c *conn) readControl(in *bufio.Reader, h ws.Header) error {
 		farewell := payload[:min(2, len(payload))]
 		c.farewell.Store(&farewell)
 		return io.EOF
-	case c.ctx.Err() != nil:
+	case c.isOver():
 	case h.OpCode == ws.OpPing:
 		c.pinged(payload)
 	case h.OpCode == ws.OpPong:

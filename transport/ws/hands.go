@@ -71,7 +71,7 @@ func (h *hands) close() {
 func (h *hands) work(context.Context) {
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
-		all.Go(func() {
+		all.Go(func() { //nolint:contextcheck // each connection has its own
 			hand := newHand()
 			var conns []*conn
 			for conns = h.take(conns); len(conns) > 0; conns = h.take(conns) {
@@ -175,7 +175,7 @@ func (c *conn) turn(h *hand) {
 
 // pass writes what is due; false where a goroutine of the connection's own has to go on.
 func (c *conn) pass(h *hand) bool {
-	if c.ctx.Err() != nil {
+	if c.isOver() {
 		return false
 	}
 	items, ok := c.session.Tail(&h.room, c.called)

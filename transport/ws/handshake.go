@@ -107,7 +107,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, p protocol, sele
 	}
 	c.socket = newSocket(s, conn)
 	if n := buffers.Reader.Buffered(); n > 0 { // what net/http has read already
-		head, err := buffers.Reader.Peek(n)
+		head, err := buffers.Peek(n)
 		if err != nil {
 			_ = conn.Close()
 			return nil, false
@@ -125,9 +125,9 @@ func offersDeflate(h http.Header) bool {
 		if !ok {
 			return false
 		}
-		for _, o := range options {
+		for i := range options {
 			var p wsflate.Parameters
-			if string(o.Name) == wsflate.ExtensionName && p.Parse(o) == nil &&
+			if string(options[i].Name) == wsflate.ExtensionName && p.Parse(options[i]) == nil &&
 				(!p.ServerMaxWindowBits.Defined() || p.ServerMaxWindowBits == maxWindowBits) {
 				return true
 			}

@@ -73,10 +73,10 @@ func TestAnIdleSubscriberIsOneGoroutine(t *testing.T) {
 			if n := goroutines(t); n > readers {
 				t.Errorf("%d goroutines for %d subscribers", n, readers)
 			}
-			run, thread := "r1", "t1"
+			run := "r1"
 			if path != "/v1/runs/r1/ws" && path != "/v1/threads/t1/ws" {
-				run, thread = "r9", strings.Split(path, "/")[3]
-				f.Begin(t, run, thread)
+				run = "r9"
+				f.Begin(t, run, strings.Split(path, "/")[3])
 			}
 			f.Append(t, run, tt.TextStart)
 			for _, p := range peers {

@@ -156,7 +156,7 @@ func (s *socket) send(p []byte) error {
 		return s.sendRecords(p)
 	}
 	for {
-		n, err := s.Conn.Write(p)
+		n, err := s.Write(p)
 		s.server.stats.bytes.Add(int64(n))
 		p = p[n:]
 		if len(p) == 0 {
