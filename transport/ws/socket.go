@@ -189,7 +189,7 @@ func (s *socket) sendRecords(p []byte) error {
 		if err := s.SetWriteDeadline(now.Add(s.server.config.WriteTimeout)); err != nil {
 			return err
 		}
-		n, err := s.Conn.Write(p[:min(len(p), recordBytes)])
+		n, err := s.Write(p[:min(len(p), recordBytes)])
 		s.server.stats.bytes.Add(int64(n))
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
