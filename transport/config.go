@@ -41,8 +41,8 @@ type Config struct {
 	MaxMessage int
 	// MaxInbound bounds a WebSocket message of a client, in bytes; 0 is 64 KiB. Section 3.
 	MaxInbound int
-	// MaxInboundRate is how many messages and pings a client of a WebSocket may send a second, and twice as many at once;
-	// 0 is 50. A client of ours sends one a minute.
+	// MaxInboundRate is how many messages, pings, and pongs that nobody asked for, a client of a WebSocket may send a
+	// second, and twice as many at once; 0 is 50. A client of ours sends one a minute.
 	MaxInboundRate int
 	// MaxBody bounds the RunAgentInput of a POST to SSE, in bytes; 0 is 32 MiB, which is what a conversation may weigh.
 	MaxBody int

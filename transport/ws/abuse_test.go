@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"bytes"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +60,31 @@ func TestAPeerThatSendsTooMuchIsToldAndClosed(t *testing.T) {
 	f.Append(t, "r1", `{"type":"CUSTOM","name":"n","value":1}`)
 	if got := other.message(); !strings.Contains(got, "CUSTOM") {
 		t.Errorf("another subscriber got %s", got)
+	}
+}
+
+// TestFramesThatWeighNothing: nor may frames that hold next to nothing.
+func TestFramesThatWeighNothing(t *testing.T) {
+	const most = 1 << 10
+	f := start(t, backfill.Config{}, transport.Config{MaxInbound: most})
+	f.Begin(t, "r1", "t1")
+	for _, c := range []struct {
+		name string
+		sent []byte
+		code int
+	}{
+		{"pongs that nobody asked for", bytes.Repeat(masked(final|opPong, nil), 1000), int(transport.CloseConnections)},
+		{"a message of empty frames", join(masked(opText, nil), bytes.Repeat(masked(0, nil), most)), int(transport.CloseTooBig)},
+		{"a message of as many as may be", join(masked(opText, nil), bytes.Repeat(masked(0, nil), most-2), masked(final, nil), masked(final|opClose, []byte{0x0f, 0xa0})), 4000},
+		{"some pongs", join(bytes.Repeat(masked(final|opPong, nil), 50), masked(final|opClose, []byte{0x0f, 0xa0})), 4000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := f.raw(t, "/v1/runs/r1/ws", linesName)
+			r.write(c.sent...)
+			if code := r.untilClose(); code != c.code {
+				t.Error(code)
+			}
+		})
 	}
 }
 

@@ -90,6 +90,7 @@ func (c *conn) lost(err error) {
 // inMessage is a message that is arriving.
 type inMessage struct {
 	open     bool
+	empty    int // how many of its frames are empty, but for the last
 	deflated bool
 	text     []byte
 }
@@ -121,10 +122,13 @@ func (c *conn) readFrame(in *bufio.Reader, m *inMessage) error {
 	first := !m.open
 	m.open = !h.Fin
 	if first {
-		m.text, m.deflated = nil, deflated
+		m.text, m.empty, m.deflated = nil, 0, deflated
 		c.admit(h)
 	}
-	if !c.isOver() && h.Length > int64(c.server.config.MaxInbound-len(m.text)) {
+	if h.Length == 0 && !h.Fin {
+		m.empty++ // it weighs a byte, or else there would be no end of them
+	}
+	if !c.isOver() && h.Length > int64(c.server.config.MaxInbound-m.empty-len(m.text)) {
 		c.stop(errInbound)
 	}
 	if c.isOver() {
@@ -199,8 +203,9 @@ func (c *conn) readControl(in *bufio.Reader, h ws.Header) error {
 	case c.isOver():
 	case h.OpCode == ws.OpPing:
 		c.pinged(payload)
-	case h.OpCode == ws.OpPong:
-		c.asked.Store(0) // it lives
+	case c.asked.Swap(0) != 0: // a pong: it lives
+	case !c.inbound.Allow(): // nobody asked for it
+		c.tooFast()
 	}
 	return nil
 }

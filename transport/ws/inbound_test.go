@@ -219,6 +219,9 @@ func (r *raw) write(b ...byte) {
 	}
 }
 
+// join is bytes behind one another.
+func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+
 func TestHostileFrames(t *testing.T) {
 	for _, c := range []struct {
 		name  string
