@@ -189,7 +189,7 @@ func TestWhatIsNegotiated(t *testing.T) {
 	for _, c := range []struct{ name, offer, want string }{
 		{"as browsers offer it", offer, agreed},
 		{"bare", "permessage-deflate", agreed},
-		{"with all parameters", "permessage-deflate; server_no_context_takeover; client_no_context_takeover; server_max_window_bits=15; client_max_window_bits=10", agreed},
+		{"with all parameters", "permessage-deflate; server_no_context_takeover; client_no_context_takeover; server_max_window_bits=15; client_max_window_bits=10", agreed + "; server_max_window_bits=15"},
 		{"with a window that isn't kept to", "permessage-deflate; server_max_window_bits=10", ""},
 		{"the second of two", "permessage-deflate; server_max_window_bits=10, permessage-deflate", agreed},
 		{"the second of two lines", "permessage-deflate; server_max_window_bits=10\r\nSec-WebSocket-Extensions: permessage-deflate", agreed},

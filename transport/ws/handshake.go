@@ -86,8 +86,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, p protocol, sele
 		answer.Set("Sec-WebSocket-Protocol", selected)
 	}
 	c := newConn(s, p)
-	if c.deflates = !s.config.Plain && offersDeflate(r.Header); c.deflates {
-		answer.Set("Sec-WebSocket-Extensions", "permessage-deflate; client_no_context_takeover; server_no_context_takeover")
+	if agreed := agreeToDeflate(r.Header); agreed != "" && !s.config.Plain {
+		c.deflates = true
+		answer.Set("Sec-WebSocket-Extensions", agreed)
 	}
 	// The library looks at the first line of each only, and doesn't trim.
 	plain := r.Clone(r.Context())
@@ -117,23 +118,29 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, p protocol, sele
 	return c, true
 }
 
-// offersDeflate says whether a client offers permessage-deflate in a way that can be had here: RFC 7692, section 7.1. A
-// window smaller than the largest can't.
-func offersDeflate(h http.Header) bool {
+// agreeToDeflate is what a client is answered that offers permessage-deflate in a way that can be had here, else nothing: RFC
+// 7692, section 7.1. A window smaller than the largest can't; one of that size has to be named again.
+func agreeToDeflate(h http.Header) string {
 	for _, v := range h.Values("Sec-WebSocket-Extensions") {
 		options, ok := httphead.ParseOptions([]byte(v), nil)
 		if !ok {
-			return false
+			return ""
 		}
 		for i := range options {
 			var p wsflate.Parameters
-			if string(options[i].Name) == wsflate.ExtensionName && p.Parse(options[i]) == nil &&
-				(!p.ServerMaxWindowBits.Defined() || p.ServerMaxWindowBits == maxWindowBits) {
-				return true
+			if string(options[i].Name) != wsflate.ExtensionName || p.Parse(options[i]) != nil {
+				continue
+			}
+			const agreed = "permessage-deflate; client_no_context_takeover; server_no_context_takeover"
+			switch {
+			case !p.ServerMaxWindowBits.Defined():
+				return agreed
+			case p.ServerMaxWindowBits == maxWindowBits:
+				return agreed + "; server_max_window_bits=15"
 			}
 		}
 	}
-	return false
+	return ""
 }
 
 // maxWindowBits is deflate's own window, of 32 KiB.
