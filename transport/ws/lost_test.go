@@ -33,6 +33,18 @@ func TestALossUnderASocket(t *testing.T) {
 			t.Error(n)
 		}
 	})
+	t.Run("is a reset also for who waits for a thread's next run", func(t *testing.T) {
+		f := start(t, backfill.Config{}, transport.Config{})
+		kept := f.Begin(t, "r1", "t1")
+		f.Append(t, "r1", tt.TextStart, tt.TextEnd, tt.Finished("r1", "t1"))
+		p := f.dial(t, "/v1/threads/t1/ws", linesName)
+		p.until("ended")
+		f.atRest()
+		loseTail(t, f.Hub, kept)
+		if l := p.until("reset"); l[0].Reason != "lost" {
+			t.Error(l)
+		}
+	})
 	t.Run("closes the bare subprotocol with 4410", func(t *testing.T) {
 		f := start(t, backfill.Config{}, transport.Config{})
 		f.Begin(t, "r1", "t1")
