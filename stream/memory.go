@@ -381,6 +381,13 @@ func (s *memorySource) behind(_ context.Context, _ uint64, keys []position) (whi
 	for _, r := range replies {
 		which = append(which, r.key)
 	}
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	for i, k := range keys {
+		if !k.after.IsZero() && s.log.streams[k.key] == nil {
+			which = append(which, i)
+		}
+	}
 	return which, err
 }
 

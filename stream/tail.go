@@ -38,8 +38,8 @@ type TailConfig struct {
 	// Verify is how long at most a quiet run goes between two looks whether the entry at its position is still there
 	// and the same; Block comes on top of it. 0 means 3 s. That costs 2 µs a run on either side (this project's
 	// measurement), and is also done for all runs after each error and each change of role. Where runs are read by wake-ups
-	// it is how late an entry may be whose wake-up got lost; that what was read is still there is verified after ten times
-	// as long.
+	// it is how late an entry may be whose wake-up got lost, and how late a deletion is noticed; the entry at the position
+	// is looked at after ten times as long.
 	Verify time.Duration
 	// Poll reads by a sweep over all keys every 100 ms instead of blocking. On a cluster, where one read can't
 	// span slots, it is always so.

@@ -206,25 +206,35 @@ func (s *blockSource) anchors(ctx context.Context, shard uint64, at []position) 
 	return out, nil
 }
 
-// behind is one XREAD, which answers with those only that have something. It writes first, as anchors does.
+// behind is one XREAD, which answers with those only that have something, and one EXISTS, which tells whether one of those
+// that had something is gone: then all are named. It writes first, as anchors does.
 func (s *blockSource) behind(ctx context.Context, shard uint64, keys []position) ([]int, error) {
 	streams := make([]string, 2*len(keys))
+	begun := make([]string, 0, len(keys))
 	for i, k := range keys {
 		streams[i], streams[len(keys)+i] = k.key, k.after.String()
+		if !k.after.IsZero() {
+			begun = append(begun, k.key)
+		}
 	}
 	pipe := s.conn(shard).Pipeline()
 	probe := pipe.Expire(ctx, s.keys.tailControl(s.process, shard), controlTTL)
 	look := pipe.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: 1, Block: -1})
+	var there *redis.IntCmd
+	if len(begun) > 0 {
+		there = pipe.Exists(ctx, begun...)
+	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	err := classify(ctx, "look", look.Err())
 	if refused := classify(ctx, "look", probe.Err()); errors.Is(refused, ErrUnavailable) {
 		err = refused
 	}
+	gone := there != nil && there.Err() == nil && there.Val() < int64(len(begun))
 	found := look.Val()
 	var which []int
 	for i, k := range keys { // in the order that was asked for
 		switch {
-		case concernsKey(err): // one of them, which reading them singly shows
+		case concernsKey(err), gone: // one of them, which reading them singly shows
 			which = append(which, i)
 		case len(found) > 0 && found[0].Stream == k.key:
 			which, found = append(which, i), found[1:]
