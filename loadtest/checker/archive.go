@@ -36,7 +36,7 @@ type Entry struct {
 
 	born    int // how many losses there had been
 	gone    int // the loss that took it; 0 while it is there
-	trimmed bool
+	trimmed int // the trim that took it; 0 while none has
 }
 
 // Archive is what was published to one run. Its methods may be called by any number of goroutines.
@@ -44,6 +44,7 @@ type Archive struct {
 	mu      sync.Mutex
 	entries []Entry
 	losses  int
+	trims   int
 }
 
 // NewArchive is an archive that begins after so many losses. The zero value begins before the first.
@@ -63,12 +64,13 @@ func (a *Archive) Trim(keep int) (first stream.ID, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	left := 0
+	a.trims++
 	for i := len(a.entries) - 1; i >= 0; i-- {
-		if e := &a.entries[i]; e.gone == 0 && !e.trimmed {
+		if e := &a.entries[i]; e.gone == 0 && e.trimmed == 0 {
 			if left++; left == keep {
 				first = e.ID
 			} else if left > keep {
-				e.trimmed, ok = true, true
+				e.trimmed, ok = a.trims, true
 			}
 		}
 	}
@@ -107,7 +109,7 @@ func (a *Archive) Survive(there map[stream.ID]bool) (left Left) {
 		}
 		if !there[e.ID] {
 			e.gone = a.losses
-			if !e.trimmed {
+			if e.trimmed == 0 {
 				left.Lost++
 			}
 		}
@@ -161,12 +163,17 @@ func (e Entry) in(version int) bool { return e.born <= version && (e.gone == 0 |
 
 // fold is the view as of an entry, on what the run began with, as it was before the loss numbered version+1.
 func (a *Archive) fold(at stream.ID, version int, base *view) *view {
+	return a.foldLeft(at, version, 0, base)
+}
+
+// foldLeft is fold for who has seen nothing of what went with a trim and those before it.
+func (a *Archive) foldLeft(at stream.ID, version, trim int, base *view) *view {
 	v := base.clone()
 	for _, e := range a.entries {
 		if at.Less(e.ID) {
 			break
 		}
-		if !e.in(version) {
+		if !e.in(version) || e.trimmed > 0 && e.trimmed <= trim {
 			continue
 		}
 		switch e.Kind {

@@ -89,6 +89,7 @@ type judge struct {
 	thread  *Thread   // nil for a run
 	run     int       // the current one of the thread; -1 for none
 	ended   bool      // it was told that the run has ended
+	trimmed bool      // it was told that what it held was trimmed, and nothing since
 	crossed bool      // the step is the first one of another run
 	before  stream.ID // where the subscriber stood in the run before
 	at      int
@@ -107,7 +108,7 @@ func (j *judge) step(st step) {
 	}
 	switch st.kind {
 	case resetStep:
-		j.pos, j.gone, j.run = stream.ID{}, 0, -1
+		j.pos, j.gone, j.run, j.trimmed = stream.ID{}, 0, -1, st.reason == "trimmed"
 	case entryStep:
 		j.enter(st)
 		j.entry(st)
@@ -118,6 +119,7 @@ func (j *judge) step(st step) {
 			j.gone = 0
 		}
 		j.bracket(st)
+		j.trimmed = false
 		j.hold(st.id)
 	case endStep:
 		if i, ok := j.find(j.pos); !ok || j.archive.entries[i].Kind != End {
@@ -226,7 +228,9 @@ func (j *judge) bracket(st step) {
 		!st.fresh && j.crossed && !st.from.IsZero() && st.from != j.before {
 		j.say("a bracket from %s to %s", st.from, st.id)
 	}
-	matches := func(version int) bool { return j.fold(st.id, version).digest() == st.digest }
+	matches := func(version int) bool {
+		return j.fold(st.id, version).digest() == st.digest || j.trimmed && j.isLeft(st, version)
+	}
 	if !slices.ContainsFunc(versions(j.archive.entries[i].born, j.archive.losses), matches) {
 		var published strings.Builder
 		for _, v := range versions(j.archive.entries[i].born, j.archive.losses) {
@@ -246,6 +250,17 @@ func (j *judge) bracket(st step) {
 			return
 		}
 	}
+}
+
+// isLeft says whether a bracket leaves what one makes of what a trim left of a run: all that a hub can show that was behind
+// the trim, and tells by the reset that comes before.
+func (j *judge) isLeft(st step, version int) bool {
+	for trim := 1; trim <= j.archive.trims; trim++ {
+		if j.archive.foldLeft(st.id, version, trim, newView()).digest() == st.digest {
+			return true
+		}
+	}
+	return false
 }
 
 // fold is what a client holds at an entry of the current run.

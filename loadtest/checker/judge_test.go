@@ -221,6 +221,7 @@ func TestJudge(t *testing.T) {
 			a.Add(Entry{ID: stream.ID{Ms: 101}, Kind: Text, N: 10, Message: "m"})
 		}
 	}
+	trimmed := func(a *Archive) { a.Trim(5) }
 	// Of 8 events entry 3 is a CUSTOM, 4 and 5 are text, 6 is state, and so on; 11 is the end.
 	cases := map[string]struct {
 		change func(*Archive)
@@ -249,6 +250,9 @@ func TestJudge(t *testing.T) {
 		"a gap in what survived":          {lost(5), []string{fresh, live(1), "2", "3", "12"}, "missing"},
 		"a snapshot with what was lost":   {lost(5), []string{fresh, text("2 3 9 "), custom(1), live(100)}, "leaves"},
 		"a snapshot from before the loss": {lost(5), []string{fresh, text("2 3 "), custom(1), live(5)}, ""},
+		"what a trim left, as told":       {trimmed, []string{fresh, live(1), "2", `{"control":"reset","reason":"trimmed"}`, fresh, state(8), custom(5), live(10)}, ""},
+		"what a trim left, otherwise":     {trimmed, []string{fresh, live(1), "2", `{"control":"reset","reason":"lost"}`, fresh, state(8), custom(5), live(10)}, "leaves"},
+		"what a trim left, for nothing":   {trimmed, []string{fresh, state(8), custom(5), live(10)}, "leaves"},
 		"an entry that nobody published":  {whole, []string{fresh, live(1), `{"id":"1-7.00000000","event":{"type":"CUSTOM"}}`}, "nobody published"},
 	}
 	for name, c := range cases {
