@@ -30,7 +30,7 @@ type accessFlags struct {
 	MaxConnectionsPerSubject int      `default:"0" placeholder:"N" help:"Attached connections of one subject at once, where tokens are asked for (no limit)."`
 	MaxConnectionsPerAddress int      `default:"0" placeholder:"N" help:"Attached connections of one address at once; behind a proxy see --trust-proxy (no limit)."`
 	MaxAttachRate            int      `default:"0" placeholder:"N" help:"Attaches a second of one address, or of one IPv6 network of 64 bits; behind a proxy see --trust-proxy (no limit)."`
-	MaxMessageRate           int      `default:"50" placeholder:"N" help:"Messages and pings a second that a client of a WebSocket may send (${default})."`
+	MaxMessageRate           int      `default:"50" placeholder:"N" help:"Messages, pings and unasked pongs a second that a client of a WebSocket may send (${default})."`
 	MaxIngestEvents          int      `default:"0" placeholder:"N" help:"Events a second that one subject may post, or one address where nobody is asked for a token (no limit)."`
 	MaxIngestBytes           size     `placeholder:"SIZE" help:"Bytes a second of them (no limit)."`
 	AuditLog                 string   `placeholder:"FILE" help:"File that who did what is appended to, one JSON line each; - for standard output (off)."`
