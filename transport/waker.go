@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Waker interrupts a wait for the next items of a session, so that the one goroutine that owns a connection's writing
-// can write something else. The zero Waker is ready. Wake may be called by anyone at any time.
+// Waker interrupts a wait for the next items of a session, so that the goroutine that serves a connection can write
+// something else. The zero Waker is ready. Wake may be called by anyone at any time.
 type Waker struct {
 	mu     sync.Mutex
 	cancel context.CancelFunc

@@ -62,7 +62,7 @@ func (c *conn) take(text []byte) {
 	}
 }
 
-// reply hands a line to the writer; false where there is none any more.
+// reply has a line written; false where nothing is any more.
 func (c *conn) reply(line []byte) bool {
 	select {
 	case c.box() <- line:

@@ -1,6 +1,7 @@
-// Package ws attaches over WebSocket: docs/contract.md, section 3. Each connection is one goroutine that loops over
-// Session.Next and owns the writing, one that reads, and its place in the walk of the server's keeper, who sends pings
-// and finds sockets that are stuck.
+// Package ws attaches over WebSocket: docs/contract.md, section 3. A connection that has nothing to do is one
+// goroutine, which waits for what the peer sends. What comes in the live tail is written by the server's hands, who never
+// wait; what takes waiting, from the attach to the close, by a goroutine of the connection's own for as long as it takes.
+// The server's keeper walks over all connections, has pings sent, and finds sockets that are stuck.
 package ws
 
 import (
