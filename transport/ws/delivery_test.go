@@ -110,5 +110,5 @@ func BenchmarkDelivery(b *testing.B) {
 		c.deliver(b)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*sockets), "ns/delivery")
-	b.ReportMetric(per, "allocs/delivery")
+	b.ReportMetric(max(per, 0), "allocs/delivery") // those of the single one may be more by chance
 }
