@@ -71,6 +71,24 @@ func TestFromHistoryToLive(t *testing.T) {
 			t.Errorf("prepared %d times", prepared)
 		}
 	})
+	bubble(t, "what was lost while the feed was prepared is never shown with what was found out behind the loss", func(t *testing.T) {
+		r := newRig(t, Config{})
+		ids := r.publish(t, "1", "2", "3")
+		prepared := 0
+		r.prepare = func(context.Context) error {
+			if prepared++; prepared == 1 {
+				r.log.Lose(run, ids[0])
+				time.Sleep(time.Second) // as a failover takes
+			}
+			return nil
+		}
+		f := r.loaded(t)
+		f.With(func(last stream.ID) {
+			if last != ids[0] || prepared != 2 {
+				t.Errorf("it stands at %s of %v, prepared %d times", last, ids, prepared)
+			}
+		})
+	})
 	bubble(t, "what a machine found out is taken over under the feed's lock", func(t *testing.T) {
 		r := newRig(t, Config{Linger: time.Millisecond}) // the sweep asks for the size at any time
 		r.prepare = func(context.Context) error { time.Sleep(10 * time.Millisecond); return nil }
