@@ -51,7 +51,7 @@ var hintRules = []hintRule{
 	{"other_thread", "", "A run stays in the thread of its first RUN_STARTED. Publish to another thread under another run id."},
 	{"after_end", "", "RUN_FINISHED and RUN_ERROR end the run: publish before them what belongs to it, and the next run under an id of its own."},
 	{"unclosed", "", "The hub closed it in your stead. Send the END event of each message, tool call, reasoning item, step and subagent before RUN_FINISHED."},
-	{"unknown_type", "", "AG-UI writes types in capitals, with underscores. The client drops events of types that it doesn't know, without an error."},
+	{"unknown_type", "", "AG-UI writes types in capitals, with underscores. Client 1.0 drops events of types that it doesn't know and goes on; an older HttpAgent ends the run over one."},
 	{"restarted", "", "The client rejects it; a hub begins the run anew and drops what came before. End the run first, or give the next one an id of its own."},
 	{"no_end", "", "End each run with RUN_FINISHED or RUN_ERROR; without it the client neither succeeds nor fails, and a chat shows it as running."},
 
