@@ -54,12 +54,9 @@ func (s *Subscriber) push(ds []*Delivery) {
 
 // unlock gives s.mu back, and wakes who waits where there is something to take.
 func (s *Subscriber) unlock() {
-	wake := s.wake
-	if len(s.queue) == 0 && s.err == nil {
-		wake = nil
-	}
-	if wake != nil {
-		s.wake = nil
+	var wake func()
+	if len(s.queue) > 0 || s.err != nil {
+		wake, s.wake = s.wake, nil
 	}
 	s.mu.Unlock()
 	if wake != nil {

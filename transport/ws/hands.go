@@ -132,7 +132,7 @@ func (c *conn) wake() {
 	c.call()
 }
 
-// call is wake for what comes in the live tail, for which nobody waits in vain.
+// call is wake for what comes in the live tail: it interrupts no wait for something else.
 func (c *conn) call() {
 	for {
 		switch c.state.Load() {

@@ -143,8 +143,8 @@ func (s *socket) sendAll(p *parcel) error {
 	return nil
 }
 
-// send writes p, waiting for the network. It fails with errStuck once the peer has taken nothing for the timeout; the keeper wakes it up to look
-// (nudge), so that no write needs a timer.
+// send writes p, waiting for the network. It fails with errStuck once the peer has taken nothing for the timeout; the
+// keeper wakes it up to look (nudge), so that no write needs a timer.
 func (s *socket) send(p []byte) error {
 	if len(p) == 0 {
 		return nil
