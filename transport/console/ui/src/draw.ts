@@ -19,6 +19,11 @@ export function start(draw: () => void): void {
   soon();
 }
 
+/** Draws at once: what the next key depends on. */
+export function now(): void {
+  picture();
+}
+
 /** Draws in the next frame: what somebody did. */
 export function soon(): void {
   if (queued) return;

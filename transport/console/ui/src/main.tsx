@@ -5,7 +5,7 @@ import { Composer } from "./composer";
 import { Conversation } from "./conversation";
 import { notice, say } from "./copy";
 import { Help, TokenForm } from "./dialogs";
-import { soon, start } from "./draw";
+import { now, soon, start } from "./draw";
 import { Header, Strip } from "./header";
 import { get, type Hint, onTokenNeeded } from "./hub";
 import { Inspector, type Tab, tabs } from "./inspector";
@@ -113,7 +113,7 @@ class App extends Component {
     if (e.key === "Escape" && field) return (field as HTMLElement).blur();
     if (field || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
     const what: Record<string, () => unknown> = {
-      "/": () => { this.tab = "Timeline"; this.pane = "inspector"; soon(); requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById("filter")?.focus())); },
+      "/": () => { this.tab = "Timeline"; this.pane = "inspector"; now(); document.getElementById("filter")?.focus(); },
       "?": this.act.help,
       j: () => this.step(1),
       k: () => this.step(-1),

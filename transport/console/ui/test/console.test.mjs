@@ -442,6 +442,14 @@ test("all of it goes by keyboard, and the focus is seen", async () => {
   await page.locator("#tab-State").focus();
   await page.keyboard.press("ArrowRight");
   await page.locator("#tab-Withheld[aria-selected=true]").waitFor();
+  // Who types on at once is heard by what the key leads to, however slow the page is.
+  const focused = (key) => page.evaluate((key) => {
+    document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+    return document.activeElement.id;
+  }, key);
+  assert.equal(await focused("ArrowRight"), "tab-Run");
+  assert.equal(await focused("/"), "filter");
+  await page.keyboard.press("Escape");
   await page.keyboard.press("1");
   await page.locator(".timeline").focus();
   await page.keyboard.press("ArrowUp");
