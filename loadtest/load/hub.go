@@ -54,7 +54,7 @@ type hubs struct {
 	pprof    string
 }
 
-var banner = regexp.MustCompile(`attach +ws(://[^/]+)/`)
+var banner = regexp.MustCompile(`attach +ws(s?://[^/]+)/`)
 
 func (h *hubs) start(ctx context.Context, o HubOptions, s Setting) error {
 	debug, err := process.FreePort(ctx)
