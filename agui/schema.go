@@ -165,6 +165,9 @@ var shapes = func() (s [numTypes]*shape) {
 	return s
 }()
 
+// Valid says whether the official client's schema takes the event, which was parsed: nothing of it is malformed.
+func (e *Event) Valid() bool { return checkEvent(e) == nil }
+
 // checkEvent says what is malformed in an event of a known type, or nil. What the client's schema doesn't describe, it
 // doesn't judge.
 func checkEvent(e *Event) *problem {

@@ -71,6 +71,12 @@ type controlEnded struct {
 	Run     stream.RunID `json:"run"`
 }
 
+type controlSkipped struct {
+	Control string `json:"control"`
+	ID      string `json:"id"`
+	Reason  string `json:"reason"`
+}
+
 type controlStalled struct {
 	Control string `json:"control"`
 	Since   int64  `json:"since"` // milliseconds since 1970, by the clock of Redis

@@ -57,7 +57,7 @@ func (m *machine) Prepare(ctx context.Context, next []stream.Entry) (ready func(
 		}
 	}
 	st, ok := findStart(next)
-	if !ok {
+	if !ok || !st.begins && !m.start.IsZero() {
 		return nil, nil
 	}
 	var base base
@@ -69,7 +69,7 @@ func (m *machine) Prepare(ctx context.Context, next []stream.Entry) (ready func(
 	return func() {
 		m.thread, m.parent, m.parentEnd, m.start = st.thread, base.run, base.end, st.id
 		m.run.Rebase(base.conversation)
-		m.resolved = true
+		m.resolved = st.begins
 	}, nil
 }
 
@@ -78,10 +78,11 @@ type start struct {
 	id     stream.ID
 	thread stream.ThreadID // "" where it names none that can be used
 	parent stream.RunID    // what parentRunId says
+	begins bool            // it isn't withheld; else it tells where the run belongs as long as nothing better does
 }
 
-// findStart finds the entry that begins the run.
-func findStart(entries []stream.Entry) (start, bool) {
+// findStart finds the entry that begins the run; where there is none, the first that was to.
+func findStart(entries []stream.Entry) (first start, found bool) {
 	var e agui.Event
 	for _, en := range entries {
 		if en.NoEvent || e.Parse(en.Event) != nil {
@@ -92,13 +93,21 @@ func findStart(entries []stream.Entry) (start, bool) {
 			st := start{id: en.ID}
 			st.thread, _ = stream.ParseThreadID(e.ThreadID())
 			st.parent, _ = stream.ParseRunID(e.ParentRunID())
-			return st, true
+			if st.begins = e.Valid(); st.begins {
+				return st, true
+			}
+			if !found {
+				first, found = st, true
+			}
 		case agui.RunError:
-			return start{id: en.ID}, true
+			if !found {
+				return start{id: en.ID, begins: true}, true
+			}
+			return first, true
 		default:
 		}
 	}
-	return start{}, false
+	return first, found
 }
 
 // Admit implements hub.Machine.
@@ -114,6 +123,7 @@ func (m *machine) Admit(en stream.Entry) *hub.Delivery {
 	}
 	if v.End {
 		m.end, m.outcome = en.ID, outcomeOf(v)
+		m.resolved = m.resolved || !m.start.IsZero() // nothing begins it any more
 	}
 	if v.End || v.Late {
 		m.service.remember(m)

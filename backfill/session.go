@@ -27,6 +27,8 @@ type Request struct {
 	FromStart bool
 	// Raw adds RAW events to what a preamble repeats.
 	Raw bool
+	// Skips has the entries told of a run that none of them has begun, as they come, before anything else is.
+	Skips bool
 	// Grant is what the subscriber may see; nil where that is everything. Whether it may attach at all, and to a thread,
 	// has been decided.
 	Grant *auth.Grant
@@ -57,6 +59,7 @@ type Session struct {
 	// held is what the subscriber holds of the run before.
 	held     agui.Holder
 	attached bool
+	told     int           // how many entries the current run had when it was told that none of them begins it
 	at       stream.Cursor // of the current run: the newest entry that the subscriber has or was told is covered
 	lagged   bool          // what was returned last was a catch-up after lag, which may not be written yet
 	endAt    stream.ID     // of the run that has ended: its terminal event
@@ -192,23 +195,28 @@ func (ses *Session) leaveRun() {
 	}
 }
 
-// enter takes the current run's feed and waits until the run has started or, for a while, until it is known at all.
+// enter takes the current run's feed and waits until the run has started or, for a while, until it is known at all. It
+// returns errUnbegun where entries came that don't begin it and the subscriber is to be told.
 // When ctx ended it goes on where it was.
 func (ses *Session) enter(ctx context.Context) error {
 	if ses.feed == nil || ses.feed.Run() != ses.current.run {
 		ses.leaveRun()
-		ses.alone, ses.giveUp = false, time.Now().Add(ses.service.config.AttachWait)
+		ses.alone, ses.told, ses.giveUp = false, 0, time.Now().Add(ses.service.config.AttachWait)
 		if err := ses.take(ses.service.hub); err != nil {
 			return err
 		}
 	}
 	wait, cancel := context.WithDeadline(ctx, ses.giveUp)
 	defer cancel()
+	there := false
 	err := ses.feed.Wait(wait, func() bool {
-		there := ses.machine.run.Started() || ses.machine.run.Ended()
+		there = ses.machine.run.Started() || ses.machine.run.Ended()
 		ses.clock.waited = ses.clock.waited || !there
-		return there
+		return there || ses.isToTell()
 	})
+	if err == nil && !there {
+		return errUnbegun
+	}
 	if err == nil && ses.clock.waited && !ses.clock.began.IsZero() {
 		ses.clock.began = time.Now() // what was waited for is somebody else's
 	}
@@ -225,7 +233,7 @@ func (ses *Session) enter(ctx context.Context) error {
 		if !ses.feed.Loaded() {
 			return fmt.Errorf("waiting for a run: %w", stream.ErrUnavailable)
 		}
-		return ErrUnknownRun
+		return ses.unknown()
 	case err != nil:
 		return err
 	}
@@ -244,10 +252,12 @@ func (ses *Session) take(from *hub.Hub) error {
 }
 
 func (ses *Session) openRun(ctx context.Context) ([]Item, error) {
-	if err := ses.enter(ctx); err != nil {
-		return nil, err
-	}
+	err := ses.enter(ctx)
 	switch {
+	case errors.Is(err, errUnbegun):
+		return ses.tellSkips(), nil
+	case err != nil:
+		return nil, err
 	case ses.request.FromStart:
 		return ses.openFromStart(ctx)
 	case ses.request.After != "":

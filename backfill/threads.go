@@ -155,7 +155,7 @@ func (t *threads) list(ctx context.Context, th *thread) error {
 				return err
 			}
 		}
-		if ok {
+		if ok && st.begins {
 			if st.thread == th.id {
 				th.add(threadRun{run: ids[i], start: st.id, parent: st.parent})
 			}

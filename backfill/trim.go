@@ -104,6 +104,7 @@ func (s *Service) outline(ctx context.Context, run stream.RunID) (st start, ok b
 	st.thread, _ = stream.ParseThreadID(string(meta.Thread))
 	st.parent, _ = stream.ParseRunID(string(meta.Parent))
 	st.id, err = stream.ParseID(meta.Start)
+	st.begins = true
 	return st, err == nil && !st.id.IsZero(), nil
 }
 

@@ -16,6 +16,10 @@ var failures = [...]struct {
 	is    error
 	tells Error
 }{
+	{backfill.ErrNotBegun, Error{
+		Status: http.StatusNotFound, Code: "run_not_begun", Close: CloseUnknownRun,
+		Message: "the run has entries, but none that begins it: see what is withheld with aguihub check",
+	}},
 	{backfill.ErrUnknownRun, Error{
 		Status: http.StatusNotFound, Code: "unknown_run", Close: CloseUnknownRun,
 		Message: "the run is unknown",

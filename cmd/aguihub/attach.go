@@ -39,6 +39,8 @@ type attachCommand struct {
 
 	cursor    string // of what was printed last
 	connected bool   // at least once
+	attached  bool   // since it connected last
+	unbegun   bool   // entries were skipped before that: none of them begins the run
 }
 
 // line is an event line or a control line.
@@ -111,7 +113,7 @@ func (c *attachCommand) follow(ctx context.Context, con stdio) error {
 		return c.refused(ctx, resp, err)
 	}
 	defer func() { _ = ws.CloseNow() }()
-	c.connected = true
+	c.connected, c.attached, c.unbegun = true, false, false
 	ws.SetReadLimit(maxFrame)
 	silence := time.AfterFunc(patience, func() {
 		_, _ = fmt.Fprintf(con.err, "waiting for %s (a run that nobody has published yet: up to 30 s, or what the hub's --attach-wait says) …\n", c.ID)
@@ -195,6 +197,9 @@ func (c *attachCommand) closed(ctx context.Context, err error) error {
 	case websocket.StatusNormalClosure:
 		return nil
 	case websocket.StatusCode(transport.CloseUnknownRun):
+		if c.unbegun {
+			return &closedError{ce, fmt.Sprintf("run %s: %s (4404 %s)\nTry aguihub check %s%s.", c.ID, nothingBegins, ce.Reason, c.ID, c.elsewhere())}
+		}
 		return &closedError{ce, fmt.Sprintf("unknown run %s: nobody has published to it, or it isn't yours to see (4404 %s)", c.ID, ce.Reason)}
 	case websocket.StatusCode(transport.CloseToken):
 		return &closedError{ce, fmt.Sprintf("the hub closed the connection: %d %s%s", ce.Code, ce.Reason, c.tokenHint())}
@@ -226,16 +231,8 @@ func (c *attachCommand) print(con stdio, data []byte) error {
 		if err := json.Unmarshal(raw, &l); err != nil {
 			return fmt.Errorf("a line that isn't JSON: %w", err)
 		}
-		if l.ID != "" {
-			c.cursor = l.ID
-		}
+		c.take(con, &l)
 		if !c.Lines {
-			switch l.Control {
-			case "skipped":
-				_, _ = fmt.Fprintf(con.err, "skipped %s: %s (aguihub check %s tells more)\n", l.ID, l.Reason, c.ID)
-			case "reset":
-				_, _ = fmt.Fprintf(con.err, "reset: %s; what follows starts from nothing\n", l.Reason)
-			}
 			if raw = l.Event; raw == nil {
 				continue
 			}
@@ -244,4 +241,29 @@ func (c *attachCommand) print(con stdio, data []byte) error {
 		_ = out.WriteByte('\n')
 	}
 	return out.Flush()
+}
+
+// nothingBegins is what a run is like whose RUN_STARTED is missing or withheld.
+const nothingBegins = "entries are there, but none begins it"
+
+// take notes where a line leaves one, and tells people what stands beside the events.
+func (c *attachCommand) take(con stdio, l *line) {
+	c.attached = c.attached || l.Control == "attached"
+	if l.ID != "" && c.attached { // before, there is nothing to go on behind
+		c.cursor = l.ID
+	}
+	first := !c.attached && !c.unbegun && l.Control == "skipped"
+	c.unbegun = c.unbegun || first
+	if first {
+		_, _ = fmt.Fprintf(con.err, "%s: %s; waiting for a RUN_STARTED that the client takes (aguihub check %s%s tells what is wrong) …\n", c.ID, nothingBegins, c.ID, c.elsewhere())
+	}
+	if c.Lines {
+		return
+	}
+	switch l.Control {
+	case "skipped":
+		_, _ = fmt.Fprintf(con.err, "skipped %s: %s (aguihub check %s%s tells more)\n", l.ID, l.Reason, c.ID, c.elsewhere())
+	case "reset":
+		_, _ = fmt.Fprintf(con.err, "reset: %s; what follows starts from nothing\n", l.Reason)
+	}
 }

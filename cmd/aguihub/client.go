@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +30,17 @@ func (h hubFlag) show(header http.Header) {
 	if h.Token != "" {
 		header.Set("Authorization", "Bearer "+h.Token)
 	}
+}
+
+// defaultHub is where tools look for a hub.
+const defaultHub = "http://127.0.0.1:8080"
+
+// elsewhere is what a command line needs to name the same hub.
+func (h hubFlag) elsewhere() string {
+	if h.URL == defaultHub {
+		return ""
+	}
+	return " --url " + h.URL
 }
 
 // tokenHint says how this program is given a token, where it has none.
@@ -90,33 +103,72 @@ func problemOf(status int, body []byte) *problem {
 	return p
 }
 
-// getJSON gets an answer of the hub into v. A status other than 2xx is a *problem.
-func (h hubFlag) getJSON(ctx context.Context, v any, segments ...string) error {
+// get asks the hub. A status other than 2xx is a *problem; else the caller closes the body.
+func (h hubFlag) get(ctx context.Context, segments ...string) (*http.Response, error) {
 	u, err := h.endpoint(segments...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	h.show(req.Header)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return h.unreachable(err)
+		return nil, h.unreachable(err)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, h.unreachable(err)
+	}
+	return nil, problemOf(resp.StatusCode, body)
+}
+
+// getJSON gets an answer of the hub into v. A status other than 2xx is a *problem.
+func (h hubFlag) getJSON(ctx context.Context, v any, segments ...string) error {
+	resp, err := h.get(ctx, segments...)
+	if err != nil {
+		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return h.unreachable(err)
 	}
-	if resp.StatusCode/100 != 2 {
-		return problemOf(resp.StatusCode, body)
-	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("%s: is it a hub? its answer: %w", u, err)
+		return fmt.Errorf("%s: is it a hub? its answer: %w", resp.Request.URL, err)
 	}
 	return nil
+}
+
+// getLines gets an answer of lines and calls yield with each, whose bytes are good until it returns. A status other than 2xx
+// is a *problem.
+func (h hubFlag) getLines(ctx context.Context, yield func(line []byte) error, segments ...string) error {
+	resp, err := h.get(ctx, segments...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	in := bufio.NewReaderSize(resp.Body, 64<<10)
+	for {
+		text, err := in.ReadBytes('\n')
+		if text = bytes.TrimSpace(text); len(text) > 0 {
+			if err := yield(text); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return h.unreachable(err)
+		}
+	}
 }
 
 // unreachable puts into words that nobody answers.

@@ -187,6 +187,6 @@ func parseRequest(r *http.Request, thread bool, p protocol) (backfill.Request, e
 		return request, transport.BadRequest("bad_query", "after is for the subprotocol "+linesName)
 	}
 	request.Head, request.FromStart, request.Raw = q.Head, q.FromStart, q.Raw
-	request.After, request.Catchup = q.After, q.Catchup
+	request.After, request.Catchup, request.Skips = q.After, q.Catchup, p == lines
 	return request, nil
 }

@@ -272,7 +272,7 @@ export class Link {
         this.liveAt ||= Date.now();
         return this.host.report({ state: "live", error: null });
       case "skipped":
-        if (c.id) this.push("events", c.id);
+        if (c.id && this.attached) this.push("events", c.id); // before, none of the run's entries has begun it
         return this.host.count("skipped");
       case "draining":
         this.retryAfterMs = c.retryAfterMs;

@@ -54,7 +54,8 @@ function Foot({ session, agent, onAnswer }: ConversationProps) {
   const thread = session.target.kind === "thread";
   return (
     <div class="foot">
-      {!run && session.messages.length === 0 && !session.failure && <p class="hint">Nothing here yet. The page waits for {session.target.kind === "run" ? "the run" : "a run of the thread"} to be published{session.target.kind === "run" && " under this very id"}.</p>}
+      {session.unbegun && <p class="hint">The run has entries, but none that begins it, so nothing can be shown: its <code>RUN_STARTED</code> is missing, or withheld. The tab <b>Withheld</b> says why; the page goes on waiting.</p>}
+      {!run && !session.unbegun && session.messages.length === 0 && !session.failure && <p class="hint">Nothing here yet. The page waits for {session.target.kind === "run" ? "the run" : "a run of the thread"} to be published{session.target.kind === "run" && " under this very id"}.</p>}
       {run?.state === "error" && <div class="failed" role="alert"><b>The run failed.</b> {run.error.slice(0, 2_000)}</div>}
       {interrupts.length > 0 && (
         <Interrupts key={interrupts.map((i) => i.id).join("\n")} interrupts={interrupts} agent={thread ? agent : undefined} onAnswer={onAnswer}

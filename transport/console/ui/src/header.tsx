@@ -24,6 +24,7 @@ function connection(session: Session, offline: boolean): [words: string, is: "go
   const unknown = status.error?.code !== "unknown_run" ? "" : run ? "the run is there no more; waiting" : "no such run yet; waiting";
   if (failure) return [failure.message, "bad"];
   if (session.over) return ["ended", "idle"];
+  if (session.unbegun && status.state !== "offline") return ["entries are there, but none begins the run; waiting", "wait"];
   switch (status.state) {
     case "live":
       return [run && !session.running && session.target.kind === "thread" ? "live, waiting for the next run" : "live", "good"];

@@ -101,6 +101,11 @@ export class Session {
     return this.run?.state === "running";
   }
 
+  /** The run has entries, and none that begins it. */
+  get unbegun(): boolean {
+    return !this.run && this.target.kind === "run" && (this.detail?.entries ?? 0) > 0;
+  }
+
   get messages(): readonly Message[] {
     return this.agent.messages;
   }

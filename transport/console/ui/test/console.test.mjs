@@ -244,6 +244,22 @@ test("what is withheld is told with its reason", async () => {
   await see(page, "partial: the hub doesn't know", ".facts");
 });
 
+test("of a run that nothing begins it is said what is there, and one that begins after all is shown", async () => {
+  const r = ids();
+  const page = await visit("/?run=" + r.run);
+  await connected(page, "no such run yet; waiting");
+  hub.add(r.run, { type: "RUN_STARTED", runId: r.run }, ...message("m1", "lost"));
+  await connected(page, "entries are there, but none begins the run; waiting");
+  await see(page, "The run has entries, but none that begins it", ".talk");
+  await page.locator("#tab-Withheld", { hasText: "4" }).click();
+  await see(page, "malformed", ".reasons");
+  await see(page, "before_start", ".reasons");
+  hub.add(r.run, started(r), ...message("m2", "found"));
+  await see(page, "found");
+  await connected(page, "live");
+  await page.locator("#tab-Withheld", { hasText: "4" }).waitFor();
+});
+
 test("a run that isn't there yet is waited for, and a thread goes from run to run", async () => {
   const r = ids();
   const early = await visit("/?run=" + r.run);
