@@ -134,6 +134,9 @@ func (c *checkCommand) checkRun(ctx context.Context, res *result) error {
 	for _, w := range run.Withheld {
 		res.add(finding{Cursor: w.ID, Reason: w.Reason, Detail: w.Detail, Hint: hint(w.Reason, w.Detail, nil)})
 	}
+	if err := c.checkSpelling(ctx, res); err != nil {
+		return err
+	}
 	if run.History != "full" {
 		res.Notes = append(res.Notes, notePartial)
 	}
@@ -144,6 +147,30 @@ func (c *checkCommand) checkRun(ctx context.Context, res *result) error {
 		res.Notes = append(res.Notes, "the run's producer gives no sign of life: a hub is about to end it")
 	}
 	return nil
+}
+
+// checkSpelling looks through a run's events, as the hub lists them, for types in another spelling: they aren't withheld.
+func (c *checkCommand) checkSpelling(ctx context.Context, res *result) error {
+	var e agui.Event
+	err := c.getLines(ctx, func(text []byte) error {
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return fmt.Errorf("a line of the run's events: %w", err)
+		}
+		if l.Event == nil || e.Parse(l.Event) != nil {
+			return nil
+		}
+		if f, wrong := misspelt(&e); wrong {
+			f.Cursor = l.ID
+			res.add(f)
+		}
+		return nil
+	}, "runs", c.Target, "events")
+	if p, ok := errors.AsType[*problem](err); ok && p.Status == http.StatusGone {
+		res.Notes = append(res.Notes, "the run's first entries were trimmed: its types weren't looked at for other spellings")
+		return nil
+	}
+	return err
 }
 
 type withheld struct {
@@ -158,10 +185,9 @@ func checkStream(r io.Reader, maxEvent int, res *result) error {
 	s := &streamCheck{config: agui.RunConfig{MaxEvent: maxEvent}, res: res}
 	for number := 1; ; number++ {
 		text, err := in.ReadBytes('\n')
-		if text = s.unframe(bytes.TrimSpace(text)); len(text) > 0 {
-			s.take(number, text)
-		}
+		s.line(number, bytes.TrimSpace(text))
 		if errors.Is(err, io.EOF) {
+			s.dispatch()
 			s.finish(number)
 			return nil
 		}
@@ -181,17 +207,8 @@ type streamCheck struct {
 	input   []byte    // a recorded input that waits for its first event
 	partial bool      // some run's input isn't known
 	framed  bool      // the file is an event stream
+	frame   frame     // of it, that goes on
 	event   agui.Event
-}
-
-// unframe is the event of a line, if it has one.
-func (s *streamCheck) unframe(line []byte) []byte {
-	event, framed := unframed(line)
-	if !framed {
-		return line
-	}
-	s.framed = true
-	return event
 }
 
 func (s *streamCheck) take(number int, text []byte) {
@@ -212,9 +229,10 @@ func (s *streamCheck) take(number int, text []byte) {
 	if v.Restart {
 		s.res.add(finding{Line: number, Run: s.id, Type: s.event.TypeName(), Reason: "restarted", Detail: "RUN_STARTED while the run is open", Hint: hint("restarted", "", nil)})
 	}
-	if parsed && s.event.Type == agui.TypeUnknown {
-		if known := agui.Misspelt(s.event.TypeName()); known != "" {
-			s.res.add(finding{Line: number, Run: s.id, Type: s.event.TypeName(), Reason: "unknown_type", Detail: "the type is " + known, Hint: hint("unknown_type", "", nil)})
+	if parsed {
+		if f, wrong := misspelt(&s.event); wrong {
+			f.Line, f.Run = number, s.id
+			s.res.add(f)
 			return
 		}
 	}
@@ -226,6 +244,15 @@ func (s *streamCheck) take(number int, text []byte) {
 		f.Type = s.event.TypeName()
 	}
 	s.res.add(f)
+}
+
+// misspelt finds an event whose type is another spelling of one that there is: the client drops it in silence.
+func misspelt(e *agui.Event) (finding, bool) {
+	if e.Type != agui.TypeUnknown {
+		return finding{}, false
+	}
+	known := agui.Misspelt(e.TypeName())
+	return finding{Type: e.TypeName(), Reason: "unknown_type", Detail: "the type is " + known, Hint: hint("unknown_type", "", nil)}, known != ""
 }
 
 // takeInput takes a line {"input":{…}} as ingest does: the RunAgentInput of the run that follows.

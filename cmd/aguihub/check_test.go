@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,6 +36,29 @@ func TestCheckReadsWhatPeopleHave(t *testing.T) {
 			t.Errorf("exit code %d: %s", code, said)
 		}
 	})
+	t.Run("joins the lines of data of one event, and takes the input that an event stream names", func(t *testing.T) {
+		t.Parallel()
+		code, said := check(t, "event: input", `data: {"threadId":"t","runId":"r","messages":[],`, `data:  "tools":[],"context":[]}`, "", "data: {", `data: "type":"RUN_STARTED","threadId":"t","runId":"r"`, "data: }", "", "data: "+end)
+		if code != 0 || !strings.Contains(said, "2 events in 1 run, clean") || strings.Contains(said, "no input") {
+			t.Errorf("exit code %d: %s", code, said)
+		}
+	})
+	t.Run("says that events run into each other where no empty line parts them", func(t *testing.T) {
+		t.Parallel()
+		code, said := check(t, "data: "+start, "data: "+end)
+		if code != 1 || !strings.Contains(said, "line 1: not_json: 2 lines of data without an empty line") || !strings.Contains(said, "2 events in 1 run, 1 finding\n") {
+			t.Errorf("exit code %d: %s", code, said)
+		}
+	})
+	t.Run("knows the end mark of another API", func(t *testing.T) {
+		t.Parallel()
+		for _, lines := range [][]string{{"data: " + start, "", "data: [DONE]", "", "data: " + end, ""}, {"data: " + start, "", "data: " + end, "", "data: [DONE]", ""}} {
+			code, said := check(t, lines...)
+			if code != 1 || !strings.Contains(said, "[DONE] ends streams of another API") || !strings.Contains(said, ", 1 finding\n") {
+				t.Errorf("exit code %d: %s", code, said)
+			}
+		}
+	})
 	t.Run("says once what is wrong in the same way several times", func(t *testing.T) {
 		t.Parallel()
 		content, other := `{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"x"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"b","delta":"x"}`
@@ -61,8 +85,9 @@ func TestCheckReadsWhatPeopleHave(t *testing.T) {
 
 func TestHelpIsACommand(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"help"}, {"help", "check"}} {
-		_, want, _ := run(t, "", append(args[1:], "--help")...)
+	for _, args := range [][]string{{"help"}, {"help", "check"}, {"help", "help"}, {"help", "help", "check"}} {
+		named := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "help" })
+		_, want, _ := run(t, "", append(named, "--help")...)
 		if code, said, _ := run(t, "", args...); code != 0 || said != want || !strings.Contains(said, "Usage: aguihub") {
 			t.Errorf("%v: exit code %d: %s", args, code, said)
 		}

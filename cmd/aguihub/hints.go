@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -75,6 +74,9 @@ var knownFields = []string{
 
 // hint says how to mend a finding; raw is the event where it is at hand.
 func hint(reason, detail string, raw []byte) string {
+	if string(raw) == "[DONE]" {
+		return "[DONE] ends streams of another API, and is no AG-UI event: leave it out. RUN_FINISHED or RUN_ERROR ends a run."
+	}
 	if reason == "malformed" || reason == "invalid_end" {
 		if text := caseHint(raw); text != "" {
 			return text
@@ -86,19 +88,6 @@ func hint(reason, detail string, raw []byte) string {
 		}
 	}
 	return ""
-}
-
-// unframed takes a line of an event stream apart, as SDKs' encoders write it and agents answer over HTTP: it is the event of a
-// line of data, and nothing of any other. False where it is no such line.
-func unframed(line []byte) ([]byte, bool) {
-	field, value, found := bytes.Cut(line, []byte(":"))
-	if !found || !slices.Contains([]string{"data", "event", "id", "retry", ""}, string(field)) {
-		return nil, false
-	}
-	if string(field) != "data" {
-		return nil, true
-	}
-	return bytes.TrimSpace(value), true
 }
 
 // caseHint finds fields in snake case or other spellings, as serialisers without aliases write them.

@@ -92,7 +92,11 @@ func run(args []string, con stdio) int {
 		panic(err) // a mistake in the struct tags
 	}
 	if len(args) > 0 && args[0] == "help" { // of whatever is named behind it
-		args = append(slices.Clone(args[1:]), "--help")
+		named := slices.IndexFunc(args, func(a string) bool { return a != "help" })
+		if named < 0 {
+			named = len(args)
+		}
+		args = append(slices.Clone(args[named:]), "--help")
 	}
 	command, err := parser.Parse(args)
 	if exited >= 0 {

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,7 +160,10 @@ func (c *publishCommand) report(con stdio, src *source, answer *ingestAnswer, er
 		_, _ = fmt.Fprintf(con.out, ", last entry %s", answer.LastID)
 	}
 	_, _ = fmt.Fprintln(con.out)
-	if answer.Hint != "" {
+	src.mu.Lock()
+	framed := src.framed
+	src.mu.Unlock()
+	if answer.Hint != "" && framed == 0 {
 		_, _ = fmt.Fprintf(con.err, "note: %s: was anything written to standard input?\n", answer.Hint)
 	}
 	if answer.Cancel != nil {
@@ -172,6 +177,8 @@ func (c *publishCommand) report(con stdio, src *source, answer *ingestAnswer, er
 		_, _ = fmt.Fprintf(con.out, "%s: %s%s\n", src.place(r.Index), r.Reason, prefixed(": ", detail))
 	}
 	switch {
+	case framed > 0 && err == nil:
+		return c.framedError(framed)
 	case answer.rejected() > 0 && err == nil:
 		_, _ = fmt.Fprintln(con.err, "aguihub: rejected events were not published; aguihub check FILE tells how to mend them")
 		return found()
@@ -180,6 +187,15 @@ func (c *publishCommand) report(con stdio, src *source, answer *ingestAnswer, er
 	default:
 		return err
 	}
+}
+
+// framedError says how an event stream is published.
+func (c *publishCommand) framedError(line int) error {
+	return fmt.Errorf(`line %d is of an event stream, as agents answer over HTTP: nothing from there on was published. Either take the events out of it, one a line:
+    sed -n 's/^data: *//p' FILE | aguihub publish %s%s
+or post it as it is:
+    curl -X POST -H 'Content-Type: text/event-stream' --data-binary @FILE %s/v1/runs/%s/events`,
+		line, c.RunID, c.elsewhere(), strings.TrimRight(c.URL, "/"), url.PathEscape(c.RunID))
 }
 
 // prefixed is s behind its separator, nothing where s is empty.
@@ -198,8 +214,10 @@ type source struct {
 
 	sent atomic.Int64
 
-	mu    sync.Mutex
-	lines []int // guarded by mu: the line number of each event that was read
+	mu sync.Mutex
+	// guarded by mu
+	lines  []int // the line number of each event that was read
+	framed int   // the number of a line of an event stream, at which reading ended; 0 for none
 }
 
 // feed writes one event a line, paced, until the input ends.
@@ -212,7 +230,14 @@ func (s *source) feed(ctx context.Context, w io.Writer) error {
 	start := time.Now()
 	for number := 1; ; number++ {
 		text, err := s.in.ReadBytes('\n')
-		if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 {
+		trimmed := bytes.TrimSpace(text)
+		if _, _, framed := unframed(trimmed); framed {
+			s.mu.Lock()
+			s.framed = number
+			s.mu.Unlock()
+			return nil // what came before gets its answer
+		}
+		if len(trimmed) > 0 {
 			if s.rate > 0 {
 				due := start.Add(time.Duration(float64(s.sent.Load()) / s.rate * float64(time.Second)))
 				if err := sleepUntil(ctx, due); err != nil {

@@ -46,6 +46,49 @@ func TestTools(t *testing.T) {
 			t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 		}
 	})
+	t.Run("check of a run tells of a type in another spelling, which nobody withholds", func(t *testing.T) {
+		t.Parallel()
+		agent := streamtest.Client(t, h.redis)
+		for _, event := range []string{`{"type":"RUN_STARTED","threadId":"t-c2","runId":"c2"}`, `{"type":"text_message_start","messageId":"m","role":"assistant"}`, `{"type":"OURS"}`} {
+			xadd(t, agent, "c2", event)
+		}
+		code, stdout, stderr := run(t, "", "check", "c2", "--url", h.base)
+		if code != 1 || !strings.Contains(stdout, ": text_message_start: unknown_type: the type is TEXT_MESSAGE_START") || !strings.Contains(stdout, ", 1 finding\n") {
+			t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+		}
+	})
+	t.Run("attach tells of entries none of which begins the run, at once and at the end", func(t *testing.T) {
+		t.Parallel()
+		xadd(t, streamtest.Client(t, h.redis), "nb1", `{"type":"RUN_STARTED","runId":"nb1"}`)
+		code, stdout, stderr := run(t, "", "attach", "nb1", "--url", h.base)
+		if code != 1 || stdout != "" {
+			t.Errorf("exit code %d: %s", code, stdout)
+		}
+		for _, want := range []string{
+			"nb1: entries are there, but none begins it; waiting for a RUN_STARTED that the client takes", ": malformed (aguihub check nb1 --url " + h.base,
+			"run nb1: entries are there, but none begins it (4404 the run has entries, but none that begins it", "Try aguihub check nb1 --url " + h.base + ".",
+		} {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("without %q:\n%s", want, stderr)
+			}
+		}
+		if status, body, err := get(t.Context(), h.base+"/v1/runs/nb1/sse"); err != nil || status != 404 || !strings.Contains(body, `"code":"run_not_begun"`) {
+			t.Errorf("over SSE: %d %s %v", status, body, err)
+		}
+	})
+	t.Run("publish refuses an event stream, and says how to publish it", func(t *testing.T) {
+		t.Parallel()
+		lines := strings.SplitAfter(events("p9"), "\n")
+		framed := "data: " + strings.Join(lines, "\ndata: ")
+		code, stdout, stderr := run(t, framed, "publish", "p9", "--url", h.base)
+		if code != 1 || !strings.HasPrefix(stdout, "accepted 0") || !strings.Contains(stderr, "line 1 is of an event stream") || !strings.Contains(stderr, "sed -n 's/^data: *//p'") || strings.Contains(stderr, "standard input?") {
+			t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+		}
+		code, stdout, stderr = run(t, lines[0]+framed, "publish", "p9", "--url", h.base)
+		if code != 1 || !strings.HasPrefix(stdout, "accepted 1") || !strings.Contains(stderr, "line 2 is of an event stream") {
+			t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+		}
+	})
 	t.Run("publish says where nothing was read", func(t *testing.T) {
 		t.Parallel()
 		if code, stdout, stderr := run(t, "", "publish", "p0", "--url", h.base); code != 0 || !strings.HasPrefix(stdout, "accepted 0") || !strings.Contains(stderr, "no event") {
