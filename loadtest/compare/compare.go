@@ -30,6 +30,7 @@ type goal struct {
 	of, over string                     // trials; over is "" where the value itself is compared
 	limit    float64
 	atLeast  bool // the limit is a lower one
+	bound    bool // it tells how near the possible is, and nobody asked for it
 }
 
 // row is one figure of the table of goals.

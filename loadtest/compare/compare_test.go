@@ -49,10 +49,13 @@ func TestAQuickComparison(t *testing.T) {
 	}
 	var text bytes.Buffer
 	report.Markdown(&text)
-	for _, want := range []string{"| lines subprotocol |", "| bare subprotocol |", "| raw TCP |", "lines ≤ 1.25 × a bare TCP write |", "| 1,000 subscribers |", "quick run"} {
+	for _, want := range []string{"| lines subprotocol |", "| bare subprotocol |", "| raw TCP |", "lines ≤ 1.25 × a bare TCP write |", "| 1,000 subscribers |", "quick run", "× | not comparable |", "other commands per event", " GiB of memory |"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
+	}
+	if strings.Contains(text.String(), "| met |") || strings.Contains(text.String(), "| missed |") {
+		t.Errorf("a quick run judges:\n%s", text.String())
 	}
 	for _, wrong := range report.Wrong() {
 		if !strings.Contains(wrong, "Centrifugo: not measured") {
@@ -69,6 +72,7 @@ func TestGoalsAreMediansOfTheRoundsRatios(t *testing.T) {
 			{text: "missed", of: "a", over: "b", limit: 0.49},
 			{text: "at least", of: "b", over: "a", limit: 2, atLeast: true},
 			{text: "itself", of: "a", limit: 2},
+			{text: "bound", of: "a", over: "b", limit: 0.1, bound: true},
 			{text: "nothing to compare with", of: "a", over: "c", limit: 1},
 		}},
 		Results: map[string][]*load.Result{
@@ -77,7 +81,7 @@ func TestGoalsAreMediansOfTheRoundsRatios(t *testing.T) {
 		},
 	}
 	r.conclude()
-	want := "met 0.5 true, missed 0.5 false, at least 2 true, itself 2 true, "
+	want := "met 0.5 true, missed 0.5 false, at least 2 true, itself 2 true, bound 0.5 false, "
 	var told strings.Builder
 	for _, o := range r.Goals {
 		fmt.Fprintf(&told, "%s %v %v, ", o.Text, o.Reached, o.Met)
@@ -85,6 +89,30 @@ func TestGoalsAreMediansOfTheRoundsRatios(t *testing.T) {
 	got := told.String()
 	if got != want || len(r.Errors) != 1 || !r.missed() {
 		t.Errorf("%s and %q, want %s", got, r.Errors, want)
+	}
+}
+
+func TestReportsAreForPeople(t *testing.T) {
+	micros := &Row{Name: "code", Figure: "code", Goals: []Outcome{{Text: "no allocations", Reached: -5.01e-05, Unit: "allocs", Met: true}}}
+	bounds := &Row{Name: "b", Figure: "b", row: row{value: hubMicros, trials: []trial{{name: "a"}}}, Goals: []Outcome{
+		{Text: "above", Reached: 1.2, Bound: true}, {Text: "within", Reached: 0.8, Bound: true, Met: true}, {Text: "goal", Reached: 0.0123},
+	}}
+	report := Report{Rows: []*Row{micros, bounds}}
+	var text bytes.Buffer
+	report.Markdown(&text)
+	for _, want := range []string{"| no allocations | 0 allocs | met |", "| above | 1.2  | above the bound |", "| within | 0.8  | within the bound |", "| goal | 0.0123  | missed |", "## b"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	if strings.Contains(text.String(), "## code") {
+		t.Errorf("an empty section:\n%s", text.String())
+	}
+	if bounds.Goals = bounds.Goals[:2]; bounds.missed() {
+		t.Error("a bound is a goal that was missed")
+	}
+	if got := gibibytes("24683620 kB"); got != "23.5 GiB of memory" {
+		t.Error(got)
 	}
 }
 

@@ -3,9 +3,11 @@ package compare
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +28,7 @@ type Machine struct {
 
 func describe(ctx context.Context, config Config) Machine {
 	m := Machine{
-		Processor: lineOf("/proc/cpuinfo", "model name"), Memory: lineOf("/proc/meminfo", "MemTotal"),
+		Processor: lineOf("/proc/cpuinfo", "model name"), Memory: gibibytes(lineOf("/proc/meminfo", "MemTotal")),
 		Cores: runtime.NumCPU(), Go: runtime.Version(), Redis: output(ctx, "redis-server", "--version"),
 		Commit: output(ctx, "git", "describe", "--always", "--dirty"),
 	}
@@ -56,6 +58,15 @@ func lineOf(file, name string) string {
 		}
 	}
 	return ""
+}
+
+// gibibytes puts a size as the kernel tells it, "24683620 kB", into words; what it can't read stays as it is.
+func gibibytes(size string) string {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(size, " kB"), 64)
+	if err != nil {
+		return size
+	}
+	return fmt.Sprintf("%.1f GiB of memory", n/(1<<20))
 }
 
 // output is what a program prints, "" where it can't be had.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -42,14 +43,10 @@ subscriber counts what it gets; a gap or a repeat is an error of the row.
 	if r.Quick {
 		b.WriteString("\nThis was a quick run, of a fiftieth of everything: its figures say nothing.\n")
 	}
-	b.WriteString("\n## Goals\n\n| figure | goal | reached | | command |\n|---|---|---|---|---|\n")
+	b.WriteString("\n## Goals\n\nA bound is no goal: it tells how near a figure is to what is possible.\n\n| figure | goal | reached | | command |\n|---|---|---|---|---|\n")
 	for _, row := range r.Rows {
 		for _, o := range row.Goals {
-			met := "missed"
-			if o.Met {
-				met = "met"
-			}
-			fmt.Fprintf(b, "| %s | %s | %s %s | %s | `%s` |\n", row.Figure, o.Text, number(o.Reached), o.Unit, met, o.Command)
+			fmt.Fprintf(b, "| %s | %s | %s %s | %s | `%s` |\n", row.Figure, o.Text, number(o.Reached), o.Unit, r.verdict(o), o.Command)
 		}
 	}
 	for _, row := range r.Rows {
@@ -57,9 +54,27 @@ subscriber counts what it gets; a gap or a repeat is an error of the row.
 	}
 }
 
-// number has three digits that count.
+// verdict is what an outcome comes to, in a word or two.
+func (r *Report) verdict(o Outcome) string {
+	switch {
+	case r.Quick:
+		return "not comparable"
+	case o.Bound && o.Met:
+		return "within the bound"
+	case o.Bound:
+		return "above the bound"
+	case o.Met:
+		return "met"
+	default:
+		return "missed"
+	}
+}
+
+// number has three digits that count, of what is a thousandth at least.
 func number(v float64) string {
 	switch {
+	case math.Abs(v) < 0.0005:
+		return "0"
 	case v != 0 && v < 100:
 		return fmt.Sprintf("%.3g", v)
 	default:
@@ -68,6 +83,9 @@ func number(v float64) string {
 }
 
 func (r *Row) markdown(b *bytes.Buffer) {
+	if len(r.row.trials) == 0 && len(r.Errors) == 0 {
+		return // the table of goals has all of it
+	}
 	fmt.Fprintf(b, "\n## %s\n\n%s.", r.Name, r.Figure)
 	if r.row.note != "" {
 		b.WriteString(" " + r.row.note)

@@ -82,16 +82,26 @@ func since(before, after map[string]int) map[string]int {
 	return d
 }
 
-// written are the commands by which something is published; all others read, or keep what reads alive.
-var written = map[string]bool{"xadd": true, "publish": true, "spublish": true}
+// written are the commands by which something is published, reading those that only read. All others keep what is read
+// alive, or see to it that who reads is asked by a master.
+var (
+	written = map[string]bool{"xadd": true, "publish": true, "spublish": true}
+	reading = map[string]bool{
+		"xread": true, "xrange": true, "xrevrange": true, "xlen": true, "xinfo|stream": true, "get": true, "mget": true, "hget": true, "hmget": true, "hgetall": true,
+		"zrange": true, "zrevrange": true, "zscore": true, "exists": true, "type": true, "ttl": true, "pttl": true, "scan": true,
+	}
+)
 
-// reads is how many of the calls don't publish. Commands that scripts call are counted beside the script.
-func reads(calls map[string]int) int {
-	n := 0
+// asked is how many of the calls don't publish, and reads how many of those only read. Commands that scripts call are
+// counted beside the script.
+func asked(calls map[string]int) (all, reads int) {
 	for name, c := range calls {
 		if !written[name] {
-			n += c
+			all += c
+		}
+		if reading[name] {
+			reads += c
 		}
 	}
-	return n
+	return all, reads
 }

@@ -32,7 +32,8 @@ type Result struct {
 
 	Commands map[string]int `json:"commands"` // that Redis was sent meanwhile
 	InThem   map[string]int `json:"inThem"`   // microseconds that Redis spent in each, without reading, parsing and writing
-	Reads    int            `json:"reads"`    // of them, those that don't publish
+	Asked    int            `json:"asked"`    // of them, those that don't publish
+	Reads    int            `json:"reads"`    // of those, the ones that only read
 
 	Snapshots  int64    `json:"snapshots"` // that stood for events, after lag
 	Judged     int      `json:"judged"`    // subscribers whom package checker judged
@@ -49,7 +50,7 @@ func (r *Result) fill(m *measuring, before, after look) {
 	r.Busy = all / r.Seconds / float64(runtime.NumCPU())
 	r.Commands = since(before.calls, after.calls)
 	r.InThem = since(before.micros, after.micros)
-	r.Reads = reads(r.Commands)
+	r.Asked, r.Reads = asked(r.Commands)
 	r.Latency, r.Joining, r.Late = m.latency.times(), m.joining.times(), m.late.times()
 }
 
@@ -69,7 +70,10 @@ func (r *Result) HubMicros() float64 { return per(r.HubCPU*micro, r.Deliveries) 
 // RedisMicros is Redis' processor time for an event, in microseconds.
 func (r *Result) RedisMicros() float64 { return per(r.RedisCPU*micro, r.Events) }
 
-// ReadsPerEvent is how many commands Redis answered for an event, those that published it not counted.
+// AskedPerEvent is how many commands Redis answered for an event, those that published it not counted.
+func (r *Result) AskedPerEvent() float64 { return per(float64(r.Asked), r.Events) }
+
+// ReadsPerEvent is how many reads Redis answered for an event.
 func (r *Result) ReadsPerEvent() float64 { return per(float64(r.Reads), r.Events) }
 
 // String is the result for people.
@@ -94,7 +98,7 @@ func (r *Result) String() string {
 	row("CPU seconds a million deliveries", "hub %.2f · Redis %.2f", r.HubMicros(), per(r.RedisCPU*micro, r.Deliveries))
 	row("machine busy", "%.0f %%", 100*r.Busy)
 	row("RSS of the hubs", "%.1f MB, %.1f KB a subscriber", float64(r.RSS)/(1<<20), r.RSSPerSubscriber/(1<<10))
-	row("Redis for an event", "%.1f µs, %.2f reads", r.RedisMicros(), r.ReadsPerEvent())
+	row("Redis for an event", "%.1f µs, %.2f commands beside what publishes, %.2f of them reads", r.RedisMicros(), r.AskedPerEvent(), r.ReadsPerEvent())
 	row("snapshots after lag", "%d", r.Snapshots)
 	row("judged", "%d subscribers; %d violations", r.Judged, len(r.Violations))
 	for _, v := range r.Violations {
