@@ -12,7 +12,7 @@ var (
 	descClosed   = desc("connections_closed_total", "Connections that the hub ended, by why.", transportLabel, "reason")
 	descSent     = desc("entries_sent_total", "Entries handed to connections.", transportLabel)
 	descMessages = desc("messages_sent_total", "WebSocket messages or SSE events sent.", transportLabel)
-	descWrites   = desc("writes_total", "Writes to connections: what is queued goes out together, so that messages per write say how much was coalesced.", transportLabel)
+	descWrites   = desc("writes_total", "Writes to connections, of live entries, preambles, pings and answers: what is queued goes out together.", transportLabel)
 	descBytes    = desc("sent_bytes_total", "Bytes sent to subscribers.", transportLabel)
 	descSkips    = desc("entries_skipped_total", "Entries of which a subscriber was told that something is wrong.", transportLabel)
 	descIgnored  = desc("inbound_ignored_total", "Messages of subscribers that had no effect.", transportLabel)
