@@ -8,8 +8,11 @@ import { Link, type LinkHost, type Target } from "./link.js";
 import type { HubAgentOptions } from "./options.js";
 import { baseOf, cancel, goesOn, request, type RunSummary, runsOf } from "./request.js";
 import { type ConnectionStatus, freshStatus } from "./status.js";
-import { defaultTiming, type Timing } from "./timing.js";
+import { backoff, defaultTiming, type Timing } from "./timing.js";
 import type { Watch } from "./watch.js";
+
+/** How often the bridge is asked again for a run, where it couldn't be reached or its answer was lost. */
+const mostPosts = 3;
 
 /** What watches a thread on behalf of all who asked. */
 interface Watcher {
@@ -145,7 +148,7 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
   /** Starts a run of the agent that is named in the options, and resolves at its end. */
   override async runAgent(parameters?: RunAgentParameters, subscriber?: AgentSubscriber): Promise<RunAgentResult> {
     if (this.flight && this.watcher) throw new HubError("run_active", "a run of the thread is active");
-    await this.detachActiveRun();
+    if (this.flight) await this.detachActiveRun(); // without one a watch goes on: the run is shown over its connection
     await this.flight?.settled;
     return this.fly(() => super.runAgent(parameters, subscriber));
   }
@@ -186,20 +189,29 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
     return link;
   }
 
-  /** Asks the bridge to start a run. Its answer isn't read: the run is read from the hub, like any other. */
+  /**
+   * Asks the bridge to start a run. Its answer isn't read: the run is read from the hub, like any other. Where the answer is
+   * lost it is asked again: a run that is there already is the one that was asked for.
+   */
   private async post(input: RunAgentInput, f: Flight): Promise<void> {
     const { agent } = this.options;
     if (!agent) throw new HubError("no_agent", "the options name no agent to run");
-    let answer: Response;
-    try {
-      const body = JSON.stringify(this.restore ? { ...input, messages: this.restore(input.messages) } : input);
-      answer = await this.request("/v1/agents/" + encodeURIComponent(agent), { method: "POST", body }, "text/event-stream");
-    } catch (error) {
-      if (f.link?.run === input.runId) return; // it got there: only the answer was lost
-      throw new HubError("unreachable", String(error));
+    const body = JSON.stringify(this.restore ? { ...input, messages: this.restore(input.messages) } : input);
+    for (let failures = 0; ; failures++) {
+      let answer: Response;
+      try {
+        answer = await this.request("/v1/agents/" + encodeURIComponent(agent), { method: "POST", body }, "text/event-stream");
+      } catch (error) {
+        if (f.link?.run === input.runId) return; // it got there
+        if (failures === mostPosts) throw new HubError("unreachable", String(error));
+        await new Promise((resolve) => setTimeout(resolve, backoff(this.timing, failures)));
+        continue;
+      }
+      if (answer.ok) return void (await answer.body?.cancel());
+      const why = await refusal(answer);
+      if (failures > 0 && (why.code === "run_exists" || f.link?.run === input.runId)) return;
+      throw why;
     }
-    if (!answer.ok) throw await refusal(answer);
-    await answer.body?.cancel();
   }
 
   /** Doesn't refuse because of interrupts that wait for an answer: to look at a thread is no answer. */
@@ -215,9 +227,9 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
   /** Leaves the run, which goes on, and stops watching the thread. */
   override async detachActiveRun(): Promise<void> {
     const f = this.flight;
-    if (!f) return;
     this.watcher?.link.close();
     this.watcher = undefined;
+    if (!f) return;
     f.detached = true;
     if (!f.begun) return; // it will find out, unless it is wanted again
     await super.detachActiveRun();
@@ -331,7 +343,7 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
 
   /** @internal */
   runsOf(thread: string): Promise<RunSummary[] | undefined> {
-    return runsOf(this.options, thread);
+    return runsOf(this.options, thread, this.timing.answer);
   }
 
   /** @internal */

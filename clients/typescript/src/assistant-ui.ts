@@ -3,6 +3,7 @@ import { ExportedMessageRepository } from "@assistant-ui/react";
 import { fromAgUiMessages } from "@assistant-ui/react-ag-ui";
 import type { HubAgent } from "./agent.js";
 import { refusal } from "./errors.js";
+import { inTime } from "./request.js";
 
 export interface HubHistoryOptions {
   /** As given to useAgUiRuntime(). True by default. */
@@ -112,7 +113,7 @@ interface Conversation {
 }
 
 async function conversation(agent: HubAgent): Promise<Conversation> {
-  const answer = await agent.request(`/v1/threads/${encodeURIComponent(agent.threadId)}/messages`, {});
+  const answer = await agent.request(`/v1/threads/${encodeURIComponent(agent.threadId)}/messages`, { signal: inTime() });
   if (answer.status === 404) return { messages: [], state: null, activeRun: null };
   if (!answer.ok) throw await refusal(answer);
   return (await answer.json()) as Conversation;

@@ -247,6 +247,7 @@ export class Link {
     switch (c.control) {
       case "attached":
         this.attached = true;
+        this.refresh = false; // the token holds
         this.run = c.run ?? null;
         this.history = c.history ?? null;
         this.host.report({ run: this.run, history: this.history, hub: c.hub ?? null });
@@ -260,6 +261,7 @@ export class Link {
         this.liveAt = 0;
         return this.host.count("resets");
       case "catchup":
+        this.refresh = false;
         if (this.liveAt && c.from) this.host.count("lagged");
         this.bracket = c.mode ?? "fresh";
         return this.host.report({ state: "catching-up" });
@@ -268,7 +270,6 @@ export class Link {
         // Over SSE a run that follows another is restated without a bracket's beginning.
         this.push(this.bracket ?? "snapshot", c.id ?? undefined);
         this.bracket = undefined;
-        this.refresh = false;
         this.liveAt ||= Date.now();
         return this.host.report({ state: "live", error: null });
       case "skipped":

@@ -1,6 +1,6 @@
 import type { BaseEvent, RunAgentInput } from "@ag-ui/client";
 import { isTerminal, Open } from "./open.js";
-import { cancel, goesOn, type HubAddress, request } from "./request.js";
+import { cancel, goesOn, type HubAddress, inTime, request } from "./request.js";
 import { type Rejection, Upload } from "./upload.js";
 
 /** The part of an AbstractAgent that is used. */
@@ -27,6 +27,7 @@ export class LocalRun {
   private begun = false;
   private ended = false;
   private asked = false;
+  private looking = false;
   private patience: ReturnType<typeof setTimeout> | undefined;
   private leave: () => void = () => {};
 
@@ -46,7 +47,8 @@ export class LocalRun {
   async perform(): Promise<void> {
     const watch = setInterval(() => void this.look(), look);
     const left = new Promise<void>((resolve) => (this.leave = resolve));
-    const running = this.asked ? Promise.resolve() : this.agent.runAgent(this.input, { onEvent: (p: { event: BaseEvent }) => this.take(p.event) });
+    const run = async () => this.agent.runAgent(this.input, { onEvent: (p: { event: BaseEvent }) => this.take(p.event) });
+    const running = this.asked ? Promise.resolve() : run();
     try {
       await Promise.race([running, left, this.upload.done]);
       this.end();
@@ -88,13 +90,17 @@ export class LocalRun {
 
   /** Asks the hub whether the run is to end, or has been ended. */
   private async look(): Promise<void> {
+    if (this.looking) return;
+    this.looking = true;
     try {
-      const answer = await request(this.hub, "/v1/runs/" + encodeURIComponent(this.runId), {});
+      const answer = await request(this.hub, "/v1/runs/" + encodeURIComponent(this.runId), { signal: inTime() });
+      const { state } = (await answer.json()) as { state: string }; // a problem has none
       if (!answer.ok || this.asked || this.ended) return;
-      const { state } = (await answer.json()) as { state: string };
       if (state === "cancel_requested" || !goesOn({ state })) this.abort();
     } catch {
       // The next time.
+    } finally {
+      this.looking = false;
     }
   }
 

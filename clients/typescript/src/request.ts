@@ -29,6 +29,12 @@ export async function request(hub: HubAddress, path: string, init: RequestInit, 
   return answer.status === 401 && !anew && hub.getToken && !(init.body instanceof ReadableStream) ? ask(true) : answer;
 }
 
+/** How long a hub may take to answer what it needn't think about, in milliseconds. A network may swallow an answer and not say so. */
+export const answerWait = 10_000;
+
+/** Ends a request that isn't answered in time. */
+export const inTime = (wait = answerWait) => AbortSignal.timeout(wait);
+
 /** A run, as a list of runs has it. */
 export interface RunSummary {
   run: string;
@@ -37,9 +43,9 @@ export interface RunSummary {
 }
 
 /** A thread's runs, newest first; none where nobody knows the thread, undefined where the hub couldn't be asked. */
-export async function runsOf(hub: HubAddress, thread: string): Promise<RunSummary[] | undefined> {
+export async function runsOf(hub: HubAddress, thread: string, wait = answerWait): Promise<RunSummary[] | undefined> {
   try {
-    const answer = await request(hub, "/v1/threads/" + encodeURIComponent(thread), {});
+    const answer = await request(hub, "/v1/threads/" + encodeURIComponent(thread), { signal: inTime(wait) });
     if (answer.status === 404) return [];
     return answer.ok ? ((await answer.json()) as { runs: RunSummary[] }).runs : undefined;
   } catch {
@@ -52,5 +58,5 @@ export const goesOn = (r: { state: string }) => /^(running|cancel_requested|stal
 
 /** Asks the hub to end a run, for everybody. */
 export function cancel(hub: HubAddress, run: string, reason?: string): Promise<Response> {
-  return request(hub, `/v1/runs/${encodeURIComponent(run)}/cancel`, { method: "POST", body: JSON.stringify(reason ? { reason } : {}) });
+  return request(hub, `/v1/runs/${encodeURIComponent(run)}/cancel`, { method: "POST", body: JSON.stringify(reason ? { reason } : {}), signal: inTime() });
 }

@@ -2,7 +2,7 @@
 export interface Timing {
   /** Nothing heard for so long: ask whether the hub is there. 45,000. */
   silence: number;
-  /** … and no answer for so long: connect anew. 10,000. */
+  /** … and no answer for so long: connect anew. A look-up may take as long. 10,000. */
   answer: number;
   /** How long a handshake may take. 15,000. */
   handshake: number;

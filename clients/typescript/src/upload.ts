@@ -1,5 +1,5 @@
 import { HubError, refusal } from "./errors.js";
-import { type HubAddress, request } from "./request.js";
+import { answerWait, type HubAddress, request } from "./request.js";
 import { backoff, defaultTiming } from "./timing.js";
 
 /** What the hub didn't take of what was sent: docs/contract.md, section 5. */
@@ -42,7 +42,7 @@ export class Upload {
   private failure: unknown;
   private refused = false; // the last token was
   private wakers: (() => void)[] = [];
-  private readonly stop = new AbortController();
+  private stop = new AbortController(); // of the present request
   private readonly producer = "client-" + Math.random().toString(36).slice(2) + Math.random().toString(36).slice(2);
   /** Resolves when all is in the log and finish() was called; rejects when that can't be any more. */
   readonly done: Promise<void>;
@@ -123,12 +123,17 @@ export class Upload {
   private async post(): Promise<void> {
     this.sent = 0;
     let gone = false;
+    const stop = (this.stop = new AbortController());
+    // A network may swallow all and not say so: it is to take what is sent, or the hub to answer, within this time.
+    let watchdog: ReturnType<typeof setTimeout> | undefined;
+    const watch = () => (watchdog = setTimeout(() => stop.abort(new HubError("no_answer", "the hub doesn't answer")), Math.min(answerWait, this.patience / 4)));
     const encoder = new TextEncoder();
     const until = Date.now() + most.ms;
     let size = 0;
     const more = () => this.queue.length > this.sent;
     const over = () => size >= most.size || this.sent >= most.events || (this.sent > 0 && Date.now() >= until);
     const pull = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
+      clearTimeout(watchdog);
       const timer = setTimeout(() => this.wake(), stillThere);
       const waited = Date.now();
       const silent = () => Date.now() - waited >= stillThere - 1;
@@ -144,6 +149,7 @@ export class Upload {
         controller.enqueue(encoder.encode(text));
       } else if (more() || this.ended) controller.close();
       else controller.enqueue(encoder.encode(":\n"));
+      watch();
     };
     const leave = () => {
       gone = true;
@@ -156,12 +162,14 @@ export class Upload {
       "aguihub-epoch": "1",
       "aguihub-seq": String(this.acknowledged),
     };
+    watch();
     try {
-      const init = { method: "POST", body, headers, duplex: "half", signal: this.stop.signal } as RequestInit;
+      const init = { method: "POST", body, headers, duplex: "half", signal: stop.signal } as RequestInit;
       const answer = await request(this.hub, `/v1/runs/${encodeURIComponent(this.run)}/events`, init, undefined, this.refused);
       if (!answer.ok) throw await refusal(answer);
       this.tell((await answer.json()) as { rejected?: Rejection[] });
     } finally {
+      clearTimeout(watchdog);
       leave();
     }
     this.acknowledged += this.sent;

@@ -240,6 +240,24 @@ test("a run that is started through the bridge outlives its page, and every tab 
   assert.equal(difference(holds(agent), holds(tab)), "");
 });
 
+test("where the bridge's answer is lost the run is shown all the same", async (t) => {
+  const { thread } = ids(), proxy = await proxied(t);
+  Object.assign(proxy, { lose: /^POST/, losses: 1 });
+  answered = () => {};
+  let calls = 0, attach;
+  const gate = new Promise((r) => (attach = r)); // the hub is asked for the run before it is attached to
+  const agent = agentAt(proxy.url, { threadId: thread, agent: "helper", getToken: () => (calls++ === 0 ? gate : undefined) });
+  agent.addMessage(user("you"));
+  const run = agent.runAgent();
+  run.catch(() => {});
+  await eventually(() => proxy.losses === 0);
+  await sleep(50);
+  attach();
+  await run;
+  assert.deepEqual(texts(agent), ["you", "answer to you"]);
+  await assert.rejects(agentAt("http://127.0.0.1:9", { threadId: thread, agent: "helper" }).runAgent(), (e) => e.code === "unreachable");
+});
+
 test("a bridge that refuses rejects runAgent() with the hub's code", async () => {
   const agent = agentAt(hub.url, { threadId: ids().thread, agent: "nobody" });
   await assert.rejects(agent.runAgent(), (e) => e.name === "HubError" && e.status === 404);
@@ -290,6 +308,29 @@ test("a watched thread shows each run, over one connection, those that it starts
   assert.equal(proxy.upgrades, 1);
   await w.stop();
   await w.done;
+});
+
+test("a watched thread that is left between two runs is watched no more", async (t) => {
+  const { run, thread } = ids(), proxy = await proxied(t);
+  await publish(run, textRun(run, thread, ["a"]));
+  await hub.pub.announce(run, thread);
+  const agent = agentAt(proxy.url, { threadId: thread });
+  const w = agent.watchThread();
+  await eventually(() => texts(agent).includes("a") && !agent.flight, "the first run");
+  await agent.detachActiveRun();
+  await Promise.race([w.done, sleep(5_000).then(() => assert.fail("it is watched"))]);
+  await eventually(() => proxy.sockets.size === 0, "the end of the connection");
+  await w.stop();
+});
+
+test("a look-up that is never answered doesn't keep connectAgent() from its end", async (t) => {
+  const { run, thread } = ids(), proxy = await proxied(t);
+  await publish(run, textRun(run, thread, ["a"]));
+  await hub.pub.announce(run, thread);
+  proxy.swallow = /^GET \/v1\/threads\/[^/]* /;
+  const agent = agentAt(proxy.url, { threadId: thread, timing: { answer: 100 } });
+  await Promise.race([agent.connectAgent(), sleep(5_000).then(() => assert.fail("it waits"))]);
+  assert.deepEqual(texts(agent), ["a"]);
 });
 
 for (const end of ["RUN_FINISHED", "RUN_ERROR"]) {

@@ -224,6 +224,27 @@ describe("HubRunner", { concurrency: 8 }, () => {
     s.unsubscribe();
   });
 
+  test("a network that swallows a request is found out, and the request made again", async (t) => {
+    const id = ids(), posts = [];
+    const server = http.createServer(async (request, response) => {
+      if (request.method === "GET") return response.writeHead(404).end();
+      const post = { seq: request.headers["aguihub-seq"], body: "" };
+      posts.push(post);
+      for await (const chunk of request) post.body += chunk;
+      if (posts.length > 1) response.end('{"accepted":1,"rejected":[]}');
+    });
+    await new Promise((r) => server.listen(0, "127.0.0.1", r));
+    t.after(() => { server.close(); server.closeAllConnections(); });
+    const r = runner({ url: `http://127.0.0.1:${server.address().port}`, patience: 4_000 });
+    const s = start(r, id, new Played(async (say) => textRun(id.runId, id.threadId, ["a"]).forEach(say))).subscribe({ error: () => {} });
+    await eventually(() => r.active.size === 0, "the end");
+    s.unsubscribe();
+    assert.ok(posts.length > 1);
+    for (const p of posts) assert.deepEqual(p, posts[0]);
+    assert.equal(posts[0].seq, "0");
+    assert.match(posts[0].body, /RUN_FINISHED/);
+  });
+
   test("a hub that takes nothing doesn't fill the memory: the run is given up", async (t) => {
     const id = ids(), server = http.createServer((request, response) => { if (request.method === "GET") response.writeHead(404).end(); });
     await new Promise((r) => server.listen(0, "127.0.0.1", r));

@@ -164,10 +164,11 @@ function parse(b) {
 
 /**
  * A proxy in front of the hub. limits are how many bytes of each connection's answer pass before it is cut, one after
- * another; without one left a connection lives. blockWebSockets refuses upgrades, as some networks do.
+ * another; without one left a connection lives. blockWebSockets refuses upgrades, as some networks do. Requests that
+ * `swallow` matches get no answer, and of as many that `lose` matches as `losses` says the connection is cut instead of one.
  */
 export class Proxy {
-  constructor(port) { this.port = port; this.limits = []; this.sockets = new Set(); this.connections = 0; this.upgrades = 0; this.received = 0; this.down = false; this.blockWebSockets = false; }
+  constructor(port) { this.port = port; this.limits = []; this.sockets = new Set(); this.connections = 0; this.upgrades = 0; this.received = 0; this.down = false; this.blockWebSockets = false; this.losses = 0; }
   async start() {
     this.server = net.createServer((a) => this.accept(a));
     await new Promise((r) => this.server.listen(0, "127.0.0.1", r));
@@ -187,6 +188,8 @@ export class Proxy {
         const upgrade = /^upgrade: *websocket/im.test(d.toString("latin1"));
         if (upgrade) this.upgrades++;
         if (upgrade && this.blockWebSockets) return void a.end("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        if (this.swallow?.test(d.toString("latin1"))) return;
+        if (this.losses > 0 && this.lose.test(d.toString("latin1"))) { this.losses--; left = 0; }
         if (upgrade || /\/sse[? ]/.test(d.toString("latin1", 0, 2000))) left = this.limits.shift() ?? Infinity;
       }
       b.write(d);

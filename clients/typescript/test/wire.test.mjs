@@ -69,6 +69,17 @@ test("a token is offered as a subprotocol, and a new one is asked for where it i
   assert.deepEqual(hub.seen.map((s) => s.offered), ["ag-ui.hub.v1.json,ag-ui.bearer.old", "ag-ui.hub.v1.json,ag-ui.bearer.new"]);
 });
 
+test("a thread may be watched longer than one refreshed token lasts, also where it has no run", async (t) => {
+  const none = (ws) => { ws.send(line({ control: "attached", run: null, thread: "t", history: "full", hub: "h" })); ws.close(4401, "expired"); };
+  const hub = await scripted(t, none, none, none, (ws) => ws.send(bracket(events.length, "9-0.x")));
+  const asked = [];
+  const agent = agentAt(hub.url, { threadId: "t", getToken: ({ refresh }) => { asked.push(refresh); return "x"; } });
+  const w = agent.watchThread();
+  await Promise.race([w.done, eventually(() => agent.messages.length > 0)]);
+  await w.stop();
+  assert.deepEqual(asked, [false, true, true, true]);
+});
+
 test("a token that is refused twice ends it", async (t) => {
   const hub = await scripted(t, (ws) => ws.close(4401, "bad"));
   await assert.rejects(agentAt(hub.url, { runId: "r", getToken: () => "x" }).connectAgent(), (e) => e.code === "unauthorized" && e.status === 4401);
