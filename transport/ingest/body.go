@@ -37,7 +37,8 @@ type body struct {
 	heeds   bool // the sender wants an answer as soon as the run is to be cancelled
 	late    error
 	caller  *transport.Caller // who sends it
-	expired func() bool       // whether their token has ended
+	turn    *writer           // what others know of it who want to write the run
+	cause   func() error      // why it was interrupted
 	begun   time.Time         // when the item that is being read began; zero between items
 	event   agui.Event        // scratch
 }
@@ -99,6 +100,9 @@ func (b *body) read(ctx context.Context, r io.Reader) error {
 		}
 		n, err := r.Read(piece)
 		b.ans.bytes += int64(n)
+		if n > 0 {
+			b.turn.hear()
+		}
 		if total += int64(n); b.form == formatJSON && total > b.cfg.MaxJSON {
 			return bodyTooLarge()
 		}
@@ -264,16 +268,18 @@ func (b *body) idle() error {
 	return &transport.Error{Status: http.StatusRequestTimeout, Code: "idle", Message: message}
 }
 
-// cutOff is what a body gets that is still being read when the server stops, when the run is to be cancelled, or when the
-// sender's token ends.
+// cutOff is what a body gets that is still being read when the server stops, when the run is to be cancelled, when the
+// sender's token ends, or when another request takes its place.
 func (b *body) cutOff() error {
 	switch {
 	case b.ended:
 		return nil
 	case b.heeds && b.toBeCancelled():
 		return cancelRequested()
-	case b.expired():
+	case errors.Is(b.cause(), transport.ErrTokenExpired):
 		return transport.ErrTokenExpired
+	case errors.Is(b.cause(), errReplaced):
+		return fenced(errReplaced)
 	default:
 		return transport.Draining()
 	}

@@ -2,10 +2,12 @@ package ingest_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport/ingest"
@@ -121,6 +123,52 @@ func TestOfTwoWritersTheOlderIsRefused(t *testing.T) {
 		want(t, a.post(t, lines, strings.NewReader(nd(content1))).short(), "200  1")
 		want(t, b.post(t, lines, strings.NewReader(nd(close1))).short(), "200  1")
 		a.wantEvents(t, started, open1, content1, close1)
+	})
+}
+
+// TestARequestWhoseConnectionIsLostIsInNobodysWay sends at one hub what a network does that forgets connections without a word:
+// the request stays open, and nothing comes.
+func TestARequestWhoseConnectionIsLostIsInNobodysWay(t *testing.T) {
+	begin := func(t *testing.T, cfg ingest.Config) (*rig, *io.PipeWriter, <-chan reply) {
+		t.Helper()
+		r := newRig(t, memory(t), cfg)
+		w, got := r.live(t, lines, by("p", 1, 0))
+		write(t, w, nd(started)+open1[:10])
+		r.waitFor(t, 1)
+		return r, w, got
+	}
+	t.Run("neither in that of its producer's retry", func(t *testing.T) {
+		r, w, got := begin(t, ingest.Config{TurnTimeout: 100 * time.Millisecond})
+		want(t, r.post(t, lines, strings.NewReader(nd(started, open1)), by("p", 1, 0)).short(), "200  2")
+		want(t, (<-got).short(), "409 fenced 1")
+		_ = w.Close()
+		r.wantEvents(t, started, open1)
+	})
+	t.Run("nor at once in that of a later epoch", func(t *testing.T) {
+		r, w, got := begin(t, ingest.Config{TurnTimeout: time.Hour})
+		want(t, r.post(t, lines, strings.NewReader(nd(open1)), by("q", 2, 0)).short(), "200  1")
+		want(t, (<-got).short(), "409 fenced 1")
+		_ = w.Close()
+		r.wantEvents(t, started, open1)
+	})
+	t.Run("but it is where the other is nobody's retry", func(t *testing.T) {
+		r, w, got := begin(t, ingest.Config{TurnTimeout: 50 * time.Millisecond})
+		want(t, r.post(t, lines, strings.NewReader(nd(open1)), by("q", 1, 0)).short(), "409 run_busy 0")
+		want(t, r.post(t, lines, strings.NewReader(nd(open1))).short(), "409 run_busy 0")
+		write(t, w, open1[10:]+"\n")
+		_ = w.Close()
+		want(t, (<-got).short(), "200  2")
+	})
+	t.Run("and where it isn't silent its producer's next one waits", func(t *testing.T) {
+		r, w, got := begin(t, ingest.Config{TurnTimeout: patience})
+		next, then := r.live(t, lines, by("p", 1, 2))
+		write(t, next, nd(content1))
+		write(t, w, open1[10:]+"\n")
+		_ = w.Close()
+		want(t, (<-got).short(), "200  2")
+		_ = next.Close()
+		want(t, (<-then).short(), "200  1")
+		r.wantEvents(t, started, open1, content1)
 	})
 }
 

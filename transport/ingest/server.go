@@ -161,25 +161,28 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 		return transport.Draining()
 	}
 	defer leave()
-	done, err := s.turns.wait(r.Context(), run, s.cfg.TurnTimeout)
+	ctx, replace := context.WithCancelCause(ctx)
+	defer replace(nil)
+	turn := &writer{sequence: sequence, leave: func() { replace(errReplaced) }}
+	done, err := s.turns.wait(r.Context(), run, turn, s.cfg.TurnTimeout)
 	if err != nil {
 		return openError(err)
 	}
 	defer done()
-	writer, err := s.opener.Open(r.Context(), publish.RunConfig{Run: run, Continue: true, Sequence: sequence})
+	opened, err := s.opener.Open(r.Context(), publish.RunConfig{Run: run, Continue: true, Sequence: sequence})
 	if err != nil {
 		return openError(err)
 	}
-	if thread := writer.Thread(); thread != "" && !caller.Grant.NamesThread(string(thread)) {
-		_ = writer.Release(context.WithoutCancel(r.Context())) // nothing was written
+	if thread := opened.Thread(); thread != "" && !caller.Grant.NamesThread(string(thread)) {
+		_ = opened.Release(context.WithoutCancel(r.Context())) // nothing was written
 		return otherThread(caller, run)
 	}
-	b := newBody(s.cfg, form, writer, http.NewResponseController(w), ans)
-	b.caller = caller
+	b := newBody(s.cfg, form, opened, http.NewResponseController(w), ans)
+	b.caller, b.turn = caller, turn
 	b.counted, b.heeds = sequence != nil, heeds
 	ctx, end := caller.Until(ctx)
 	defer end()
-	b.expired = func() bool { return errors.Is(context.Cause(ctx), transport.ErrTokenExpired) }
+	b.cause = func() error { return context.Cause(ctx) }
 	stop := context.AfterFunc(ctx, b.clock.interrupt)
 	defer stop()
 	if heeds {

@@ -2,11 +2,41 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/aguihub/aguihub/publish"
 	"github.com/aguihub/aguihub/stream"
 )
+
+// errReplaced says that another request of this process writes the run now.
+var errReplaced = errors.New("ingest: replaced by another request")
+
+// writer is a request that writes a run, or wants to.
+type writer struct {
+	sequence *publish.Sequence // nil where the sender doesn't count
+	leave    func()            // has it end soon; called once at most, from any goroutine
+	heard    atomic.Int64      // when its body last brought something, in Unix nanoseconds
+}
+
+// hear notes that its body brought something.
+func (w *writer) hear() { w.heard.Store(time.Now().UnixNano()) }
+
+// succeeds says whether w may write in place of one that is under way: as who takes the run over, or as a retry of a
+// request whose connection a network has lost without a word, which a hub sees by its silence only.
+func (w *writer) succeeds(other *writer, silence time.Duration) bool {
+	a, b := w.sequence, other.sequence
+	switch {
+	case a == nil || b == nil:
+		return false
+	case a.Epoch != b.Epoch:
+		return a.Epoch > b.Epoch
+	default:
+		return a.Producer == b.Producer && time.Since(time.Unix(0, other.heard.Load())) >= silence
+	}
+}
 
 // turns lets one request at a time write a run. What another process writes at the same time it can't see; there the
 // hub withholds what comes out illegal. The zero value is ready.
@@ -17,12 +47,13 @@ type turns struct {
 
 type turn struct {
 	token chan struct{}
-	users int // those who wait or write
+	users int     // those who wait or write
+	now   *writer // who writes and hasn't been told to leave; nil where there is none
 }
 
-// wait returns when it is the caller's turn, which lasts until done is called. It fails with run_busy when that takes
-// longer than limit, and with ctx's error.
-func (t *turns) wait(ctx context.Context, run stream.RunID, limit time.Duration) (done func(), err error) {
+// wait returns when it is w's turn, which lasts until done is called. It fails with run_busy when that takes longer than
+// limit, unless w succeeds who writes, which is told to leave; and with ctx's error.
+func (t *turns) wait(ctx context.Context, run stream.RunID, w *writer, limit time.Duration) (done func(), err error) {
 	t.mu.Lock()
 	if t.runs == nil {
 		t.runs = map[stream.RunID]*turn{}
@@ -34,18 +65,46 @@ func (t *turns) wait(ctx context.Context, run stream.RunID, limit time.Duration)
 	}
 	tu.users++
 	t.mu.Unlock()
+	replaced := t.replace(tu, w, limit)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	select {
-	case tu.token <- struct{}{}:
-		return func() { <-tu.token; t.leave(run, tu) }, nil
-	case <-timer.C:
-		err = runBusy(run)
-	case <-ctx.Done():
-		err = ctx.Err()
+	for {
+		select {
+		case tu.token <- struct{}{}:
+			w.hear()
+			t.set(tu, w)
+			return func() { t.set(tu, nil); <-tu.token; t.leave(run, tu) }, nil
+		case <-timer.C:
+			if !replaced && t.replace(tu, w, limit) { // it goes in a moment
+				replaced = true
+				timer.Reset(limit)
+				continue
+			}
+			err = runBusy(run)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		t.leave(run, tu)
+		return nil, err
 	}
-	t.leave(run, tu)
-	return nil, err
+}
+
+// replace has who writes leave for w, where w succeeds it.
+func (t *turns) replace(tu *turn, w *writer, silence time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if tu.now == nil || !w.succeeds(tu.now, silence) {
+		return false
+	}
+	tu.now.leave()
+	tu.now = nil
+	return true
+}
+
+func (t *turns) set(tu *turn, w *writer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tu.now = w
 }
 
 func (t *turns) leave(run stream.RunID, tu *turn) {
