@@ -30,8 +30,9 @@ type Summary struct {
 // Detail is all that is known of a run.
 type Detail struct {
 	Summary
-	History  string         `json:"history"` // full or partial
-	Cursor   string         `json:"cursor"`  // of the newest entry
+	History  string         `json:"history"`    // full or partial
+	Input    bool           `json:"inputKnown"` // this run's own; history is of its path
+	Cursor   string         `json:"cursor"`     // of the newest entry
 	Withheld []Withheld     `json:"withheld"`
 	Reasons  map[string]int `json:"withheldByReason"`
 }
@@ -77,6 +78,7 @@ func (s *Service) Run(ctx context.Context, run stream.RunID, g *auth.Grant) (Det
 		if m.run.Full() {
 			d.History = "full"
 		}
+		d.Input = m.run.InputKnown()
 		d.Withheld = append([]Withheld{}, m.withheld.newest...)
 		maps.Copy(d.Reasons, m.withheld.counts)
 	})

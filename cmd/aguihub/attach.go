@@ -200,6 +200,9 @@ func (c *attachCommand) closed(ctx context.Context, err error) error {
 		if c.unbegun {
 			return &closedError{ce, fmt.Sprintf("run %s: %s (4404 %s)\nTry aguihub check %s%s.", c.ID, nothingBegins, ce.Reason, c.ID, c.elsewhere())}
 		}
+		if ce.Reason != unknownRun {
+			return &closedError{ce, fmt.Sprintf("run %s: %s (4404)", c.ID, ce.Reason)}
+		}
 		return &closedError{ce, fmt.Sprintf("unknown run %s: nobody has published to it, or it isn't yours to see (4404 %s)", c.ID, ce.Reason)}
 	case websocket.StatusCode(transport.CloseToken):
 		return &closedError{ce, fmt.Sprintf("the hub closed the connection: %d %s%s", ce.Code, ce.Reason, c.tokenHint())}
@@ -242,6 +245,9 @@ func (c *attachCommand) print(con stdio, data []byte) error {
 	}
 	return out.Flush()
 }
+
+// unknownRun is what a hub says of a run of which it may tell nothing.
+const unknownRun = "the run is unknown"
 
 // nothingBegins is what a run is like whose RUN_STARTED is missing or withheld.
 const nothingBegins = "entries are there, but none begins it"

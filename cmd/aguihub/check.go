@@ -114,6 +114,7 @@ func (c *checkCommand) checkRun(ctx context.Context, res *result) error {
 	var run struct {
 		State    string         `json:"state"`
 		History  string         `json:"history"`
+		Input    bool           `json:"inputKnown"`
 		Entries  int            `json:"entries"`
 		Withheld []withheld     `json:"withheld"`
 		Reasons  map[string]int `json:"withheldByReason"`
@@ -137,7 +138,10 @@ func (c *checkCommand) checkRun(ctx context.Context, res *result) error {
 	if err := c.checkSpelling(ctx, res); err != nil {
 		return err
 	}
-	if run.History != "full" {
+	switch {
+	case run.History != "full" && run.Input:
+		res.Notes = append(res.Notes, notePartialPath)
+	case run.History != "full":
 		res.Notes = append(res.Notes, notePartial)
 	}
 	switch run.State {

@@ -11,6 +11,9 @@ import (
 // notePartial explains history: "partial".
 const notePartial = `no input recorded: the run's history is "partial", since what the user had said isn't in the stream. Publish the RunAgentInput too: the field input of the first XADD, publish --input FILE, or a first line {"input":{…}} at ingest`
 
+// notePartialPath explains it where it isn't this run's input that is missing.
+const notePartialPath = `the run's input is recorded, but that of an earlier run of its thread isn't, or that run is gone: the history is "partial"`
+
 // noteFramed explains what of an event stream was checked.
 const noteFramed = "the file is an event stream: what stands behind data: was checked. Ingest takes it as text/event-stream; XADD and aguihub publish take the events alone: sed -n 's/^data: *//p' FILE"
 

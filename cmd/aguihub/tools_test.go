@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +75,33 @@ func TestTools(t *testing.T) {
 		}
 		if status, body, err := get(t.Context(), h.base+"/v1/runs/nb1/sse"); err != nil || status != 404 || !strings.Contains(body, `"code":"run_not_begun"`) {
 			t.Errorf("over SSE: %d %s %v", status, body, err)
+		}
+	})
+	t.Run("what is missing of a history is told of where it is missing", func(t *testing.T) {
+		t.Parallel()
+		input := write(t, `{"threadId":"t-h","runId":"h2","messages":[],"tools":[],"context":[]}`)
+		of := func(id string) string {
+			return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t-h","runId":%q}`+"\n"+`{"type":"RUN_FINISHED","threadId":"t-h","runId":%q}`+"\n", id, id)
+		}
+		for _, args := range [][]string{{"publish", "h1"}, {"publish", "h2", "--input", input}} {
+			if code, _, stderr := run(t, of(args[1]), append(args, "--url", h.base)...); code != 0 {
+				t.Fatal(code, stderr)
+			}
+		}
+		if _, stdout, _ := run(t, "", "check", "h1", "--url", h.base); !strings.Contains(stdout, "note: no input recorded") {
+			t.Error(stdout)
+		}
+		if _, stdout, _ := run(t, "", "check", "h2", "--url", h.base); !strings.Contains(stdout, "note: the run's input is recorded, but that of an earlier run") {
+			t.Error(stdout)
+		}
+	})
+	t.Run("attach tells why a key is no run", func(t *testing.T) {
+		t.Parallel()
+		if err := streamtest.Client(t, h.redis).Set(t.Context(), "agui:run:w1", "x", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, stderr := run(t, "", "attach", "w1", "--url", h.base); code != 1 || !strings.Contains(stderr, "run w1: the run's key in Redis is no stream (4404)") {
+			t.Errorf("exit code %d: %s", code, stderr)
 		}
 	})
 	t.Run("publish refuses an event stream, and says how to publish it", func(t *testing.T) {
