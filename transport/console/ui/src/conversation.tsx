@@ -21,7 +21,7 @@ export class Conversation extends Component<ConversationProps> {
   private items: Item[] = [];
 
   override render({ session, agent, onAnswer }: ConversationProps) {
-    const opened = [...session.open, session.run?.id, session.running].join("\n");
+    const opened = [...session.open, session.run?.id, session.running, session.ends.size].join("\n");
     if (this.source !== session.messages || this.opened !== opened) {
       this.items = itemsOf(session);
       this.source = session.messages;

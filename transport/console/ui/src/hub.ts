@@ -62,8 +62,13 @@ export function tokens(): (request: { refresh: boolean }) => Promise<string | un
   };
 }
 
-/** Asks for a path and reads JSON. Asks for a token where the hub wants one. */
+/** Asks for a path and reads JSON. */
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return (await answerOf(path, signal)).json() as Promise<T>;
+}
+
+/** The answer for a path. Asks for a token where the hub wants one. */
+export async function answerOf(path: string, signal?: AbortSignal): Promise<Response> {
   const getToken = tokens();
   const ask = async (refresh: boolean) => {
     const token = await getToken({ refresh });
@@ -71,7 +76,7 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   };
   let answer = await ask(false);
   if (answer.status === 401) answer = await ask(true);
-  if (answer.ok) return (await answer.json()) as T;
+  if (answer.ok) return answer;
   const problem = (await answer.json().catch(() => ({}))) as { code?: string; detail?: string; title?: string };
   throw new HubError(problem.code ?? "http_" + answer.status, problem.detail ?? problem.title ?? "the hub answered " + answer.status, answer.status);
 }

@@ -1,6 +1,7 @@
 import type { AgentSubscriber, BaseEvent, Message, ResumeEntry } from "@ag-ui/client";
 import { type ConnectionStatus, HubAgent, HubError, type Line, type Watch } from "@aguihub/client";
 import { later, soon } from "./draw";
+import { type Earlier, earlierRuns, ending, lastOf } from "./earlier";
 import { grow } from "./grow";
 import { base, type Detail, get, tokens } from "./hub";
 import { Timeline } from "./timeline";
@@ -43,11 +44,14 @@ export class Session {
   over = false;
   failure: HubError | undefined;
   detail: Detail | undefined;
-  /** How runs ended that were cancelled or failed while this attach saw it, by the message that was the last one then. */
+  /** How runs ended that were cancelled or failed, by the message that was the last one then. */
   readonly ends = new Map<string, Readonly<RunView>>();
   /** What somebody unfolded or folded, by the keys of what is shown. */
   readonly folds = new Map<string, boolean>();
   private watch: Watch | undefined;
+  private askedEarlier = false;
+  /** Runs that ended so before this attach, whose place isn't found yet. */
+  private earlier: Earlier[] = [];
   private catchingUp = true;
   private latencies: number[] = [];
   private arrivals: number[] = [];
@@ -169,8 +173,30 @@ export class Session {
       return { stopPropagation: true };
     },
     onStateChanged: later,
-    onMessagesChanged: later,
+    onMessagesChanged: () => {
+      if (this.earlier.length > 0) this.place();
+      later();
+    },
   };
+
+  /** Asks once how earlier runs of the thread ended, which snapshots don't tell. Where the hub doesn't say it isn't shown. */
+  private async askEarlier({ thread, id }: RunView): Promise<void> {
+    if (this.askedEarlier) return;
+    this.askedEarlier = true;
+    this.earlier = await earlierRuns(thread, id).catch(() => []);
+    this.place();
+    later();
+  }
+
+  /** Finds the places of earlier runs among the messages; of what isn't there when all has been applied there is none. */
+  private place(): void {
+    this.earlier = this.earlier.filter((e) => {
+      const last = lastOf(e, this.agent.messages);
+      if (last === undefined) return this.agent.lag > 0;
+      if (!this.ends.has(last)) this.ends.set(last, e.view);
+      return false;
+    });
+  }
 
   private take(event: BaseEvent, messages: readonly Message[]): void {
     const e = event as unknown as Fields;
@@ -179,6 +205,7 @@ export class Session {
         this.clear();
         if (this.detail?.run !== e["runId"]) this.detail = undefined; // it was told of the run before
         this.run = { id: String(e["runId"]), thread: String(e["threadId"]), state: "running", error: "" };
+        void this.askEarlier(this.run);
         return this.askDetail();
       case "RUN_FINISHED":
       case "RUN_ERROR":
@@ -254,11 +281,4 @@ export class Session {
       throw error;
     }
   }
-}
-
-function ending(e: Fields): Partial<RunView> {
-  if (e["type"] === "RUN_ERROR") return { state: "error", error: String(e["message"]) };
-  const outcome = (e["outcome"] as { type?: string } | undefined)?.type;
-  if (outcome === "interrupt" || outcome === "interrupted") return { state: "interrupted" };
-  return { state: outcome === "cancelled" ? "cancelled" : "finished" };
 }

@@ -170,7 +170,11 @@ test("somebody writes to an agent, whose answer outlives the page, and cancels o
   await page.keyboard.press("Enter");
   await see(page, "You said: and now?");
   assert.deepEqual(await page.locator(".message .end").allInnerTexts(), ["cancelled"]); // the answer that was broken off is still one
-  await page.locator(".message.assistant", { hasText: "You said: go on." }).locator(".end").waitFor();
+  const broken = page.locator(".message.assistant", { hasText: "You said: go on." }).locator(".end");
+  await broken.waitFor();
+  await page.reload(); // and is one to somebody who comes later
+  await broken.waitFor();
+  assert.deepEqual(await page.locator(".message .end").allInnerTexts(), ["cancelled"]);
 });
 
 test("interrupts are answered: the only one at once, several together, and a message waits until then", async () => {
@@ -357,8 +361,10 @@ test("whatever an agent names or fails with is text, in every corner of the page
   hub.add(r.run, { type: "TOOL_CALL_END", toolCallId: evil + "withheld" }, evil, { type: "RUN_ERROR", message: evil, code: evil });
   const page = await visit("/?thread=" + encodeURIComponent(r.thread));
   await see(page, "The run failed.", ".foot");
-  const unfold = async (where) => {
-    for (let fold; (fold = page.locator(`${where} .fold[aria-expanded=false]`).first()), await fold.count(); ) await fold.click();
+  const unfold = (where) => {
+    const folded = page.locator(`${where} .fold[aria-expanded=false]`);
+    // One that was clicked is drawn a little later: what was counted may be gone by the next click.
+    return until(async () => (await folded.count()) === 0 || (await folded.first().click({ timeout: 1_000 }).catch(() => {}), false), "folds stay in " + where);
   };
   await unfold(".messages");
   await page.locator(".call .folded").first().waitFor();
