@@ -32,6 +32,16 @@ test("a bracket that is cut before live is as if it had never come", async (t) =
   assert.ok(!hub.seen[1].url.includes("after="));
 });
 
+test("what is skipped before the run has begun is told and counted, and is no place to come back to", async (t) => {
+  const hub = await scripted(t, (ws) => { ws.send(line({ control: "skipped", id: "1-0.x", reason: "malformed" }), () => ws.terminate()); }, whole);
+  const told = [];
+  const agent = agentAt(hub.url, { runId: "r", threadId: "t", onLine: (l) => told.push(l.control) });
+  await agent.connectAgent();
+  assert.equal(agent.messages[0].content, "a");
+  assert.deepEqual([told[0], agent.connection.skipped], ["skipped", 1]);
+  assert.ok(!hub.seen[1].url.includes("after="));
+});
+
 test("a message of thousands of lines is read and applied in slices, in order, and the cursor is never ahead", async (t) => {
   const n = 4_000;
   const delta = (i) => line({ id: `${10 + i}-0.x`, event: { type: "TEXT_MESSAGE_CONTENT", messageId: events[1].messageId, delta: `[${i}]` } });
