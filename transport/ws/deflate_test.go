@@ -194,6 +194,8 @@ func TestWhatIsNegotiated(t *testing.T) {
 		{"the second of two", "permessage-deflate; server_max_window_bits=10, permessage-deflate", agreed},
 		{"the second of two lines", "permessage-deflate; server_max_window_bits=10\r\nSec-WebSocket-Extensions: permessage-deflate", agreed},
 		{"with an unknown parameter", "permessage-deflate; level=9", ""},
+		{"with a parameter twice", "permessage-deflate; client_max_window_bits; client_max_window_bits=9", ""},
+		{"with a zero in front", "permessage-deflate; server_max_window_bits=015", ""},
 		{"by another name", "x-webkit-deflate-frame", ""},
 		{"nonsense", ";;,=", ""},
 	} {

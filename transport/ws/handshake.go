@@ -128,7 +128,7 @@ func agreeToDeflate(h http.Header) string {
 		}
 		for i := range options {
 			var p wsflate.Parameters
-			if string(options[i].Name) != wsflate.ExtensionName || p.Parse(options[i]) != nil {
+			if string(options[i].Name) != wsflate.ExtensionName || !wellFormed(options[i].Parameters) || p.Parse(options[i]) != nil {
 				continue
 			}
 			const agreed = "permessage-deflate; client_no_context_takeover; server_no_context_takeover"
@@ -141,6 +141,19 @@ func agreeToDeflate(h http.Header) string {
 		}
 	}
 	return ""
+}
+
+// wellFormed looks at what the library lets through and RFC 7692, section 7.1, doesn't: a parameter twice, and zeros in front
+// of a number.
+func wellFormed(parameters httphead.Parameters) bool {
+	seen := map[string]bool{}
+	ok := true
+	parameters.ForEach(func(name, value []byte) bool {
+		ok = !seen[string(name)] && !bytes.HasPrefix(value, []byte("0"))
+		seen[string(name)] = true
+		return ok
+	})
+	return ok
 }
 
 // maxWindowBits is deflate's own window, of 32 KiB.
