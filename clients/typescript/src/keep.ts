@@ -54,15 +54,17 @@ export class Own {
   }
 }
 
-/** Puts each of own behind the message that it follows in held, or first. */
+/** Puts each of own behind the message that it follows in held, or first. Agents exist whose messages share an id. */
 function weave(listed: Message[], own: Message[], held: readonly Message[]): Message[] {
   const mine = new Set(own);
-  const ids = new Set(listed.map((m) => m.id));
-  const behind = new Map<string | undefined, Message[]>();
-  let anchor: string | undefined;
+  const places = new Map<string, Message[]>();
+  for (const m of listed) places.set(m.id, [...(places.get(m.id) ?? []), m]);
+  const behind = new Map<Message | undefined, Message[]>();
+  let anchor: Message | undefined;
   for (const m of held) {
-    if (ids.has(m.id)) anchor = m.id;
+    const place = places.get(m.id);
+    if (place) anchor = place.length > 1 ? place.shift() : place[0];
     else if (mine.has(m)) behind.set(anchor, [...(behind.get(anchor) ?? []), m]);
   }
-  return [...(behind.get(undefined) ?? []), ...listed.flatMap((m) => [m, ...(behind.get(m.id) ?? [])])];
+  return [undefined, ...listed].flatMap((m) => [...(m ? [m] : []), ...(behind.get(m) ?? [])]);
 }

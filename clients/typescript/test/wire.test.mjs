@@ -42,6 +42,24 @@ test("what is skipped before the run has begun is told and counted, and is no pl
   assert.ok(!hub.seen[1].url.includes("after="));
 });
 
+test("an application's message stands where it was, and once, among messages that share an id", async (t) => {
+  const call = { id: "c", role: "assistant", toolCalls: [{ id: "c", type: "function", function: { name: "f", arguments: "{}" } }] };
+  const messages = [call, { id: "c", role: "tool", toolCallId: "c", content: "1" }];
+  const snapshot = [line({ control: "catchup", from: null, mode: "fresh" }), line({ event: events[0] }), line({ event: { type: "MESSAGES_SNAPSHOT", messages } }), line({ control: "live", id: "1-0.x" })].join("\n");
+  const hub = await scripted(t, (ws) => ws.send(snapshot));
+  const agent = agentAt(hub.url, { runId: "r", threadId: "t" });
+  const done = agent.connectAgent();
+  await eventually(() => agent.messages.length === 2 && agent.cursor);
+  agent.addMessage({ id: "mine", role: "user", content: "mine" });
+  const [{ ws }] = hub.seen;
+  ws.send(line({ control: "reset", reason: "lost" }));
+  ws.send(snapshot);
+  ws.send(line({ id: "2-0.x", event: events.at(-1) }));
+  ws.close(1000);
+  await done;
+  assert.deepEqual(agent.messages.map((m) => m.id), ["c", "c", "mine"]);
+});
+
 test("a message of thousands of lines is read and applied in slices, in order, and the cursor is never ahead", async (t) => {
   const n = 4_000;
   const delta = (i) => line({ id: `${10 + i}-0.x`, event: { type: "TEXT_MESSAGE_CONTENT", messageId: events[1].messageId, delta: `[${i}]` } });
