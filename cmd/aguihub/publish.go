@@ -184,6 +184,8 @@ func (c *publishCommand) report(con stdio, src *source, answer *ingestAnswer, er
 		return found()
 	case errors.Is(err, context.Canceled):
 		return interrupted()
+	case answer.rejected() > 0:
+		return fmt.Errorf("%w\naguihub check FILE tells how to mend it", err)
 	default:
 		return err
 	}

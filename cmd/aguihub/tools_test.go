@@ -142,9 +142,9 @@ func TestTools(t *testing.T) {
 	t.Run("publish says which line was rejected", func(t *testing.T) {
 		t.Parallel()
 		bad := `{"type":"RUN_STARTED","threadId":"t-p3","runId":"p3"}` + "\n\n" + `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m1","delta":"x"}` + "\n"
-		code, stdout, _ := run(t, bad, "publish", "p3", "--url", h.base)
-		if code != 1 || !strings.Contains(stdout, "accepted 1, rejected 1") || !strings.Contains(stdout, "line 3: illegal") {
-			t.Errorf("exit code %d: %s", code, stdout)
+		code, stdout, stderr := run(t, bad, "publish", "p3", "--url", h.base)
+		if code != 1 || !strings.Contains(stdout, "accepted 1, rejected 1") || !strings.Contains(stdout, "line 3: illegal") || !strings.Contains(stderr, "aguihub check FILE tells how to mend it") {
+			t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 		}
 	})
 	t.Run("publish --rate paces", func(t *testing.T) {
