@@ -5,15 +5,21 @@ package ws
 import (
 	"errors"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
-// readable says whether one can read without waiting, be it an error or an end.
-func readable(fd uintptr) bool {
-	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
-	n, err := unix.Poll(poll, 0)
-	return n > 0 || err != nil
+// readFD reads what is there. It is later where there is nothing yet; else nothing means an end, or an error.
+func readFD(fd uintptr, p []byte) (n int, later bool) {
+	for {
+		n, err := syscall.Read(int(fd), p)
+		switch {
+		case err == nil:
+			return n, false
+		case errors.Is(err, syscall.EAGAIN):
+			return 0, true
+		case !errors.Is(err, syscall.EINTR):
+			return 0, false
+		}
+	}
 }
 
 // writeFD writes what the network takes without waiting, which may be nothing.

@@ -32,11 +32,32 @@ const inboxBytes = 512
 // messageWait is how long a message of a peer may take from its first byte to its last: while it does it holds memory.
 const messageWait = 30 * time.Second
 
-// await waits until the peer sends something, or the connection is closed, and has it read.
+// await waits until the peer sends something else than an answer to a ping, or the connection is closed, and has it read.
 func (c *conn) await() {
-	_ = c.socket.raw.Read(readable) // its error comes again
+	_ = c.socket.raw.Read(c.arrived) // its error comes again
 	go c.read()
 }
+
+// arrived looks at what came while nobody reads; false where there is nothing more. Answers to pings, which are all that a peer
+// sends that only listens, it takes as readControl does: to have them read would cost two goroutines each. What else there is
+// it leaves to read.
+func (c *conn) arrived(fd uintptr) bool {
+	var frame [6]byte // a control frame of a client that holds nothing, with its mask
+	for {
+		n, later := readFD(fd, frame[:])
+		switch {
+		case later:
+			return false
+		case n == len(frame) && frame[0] == final|opPong && frame[1] == maskBit && c.asked.Swap(0) != 0:
+		default:
+			c.socket.head = bytes.Clone(frame[:n])
+			return true
+		}
+	}
+}
+
+// maskBit stands beside the length of what clients send.
+const maskBit = 0x80
 
 // listen begins to take what the peer sends.
 func (c *conn) listen() {

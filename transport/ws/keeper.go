@@ -69,21 +69,22 @@ const (
 
 // checkToken tells a peer that its token ends soon, and ends the connection when it does.
 func (c *conn) checkToken(now time.Time) {
-	caller := c.caller.Load()
-	if caller == nil || caller.Grant.Expires.IsZero() {
+	if caller := c.caller.Load(); caller != c.watched {
+		c.watched, c.warnAt, c.warned = caller, time.Time{}, false
+		if ends := caller.Grant.Expires; !ends.IsZero() {
+			c.warnAt = ends.Add(-min(warnAhead, max(ends.Sub(now)/3, warnLeast)))
+		}
+	}
+	if c.warnAt.IsZero() || now.Before(c.warnAt) {
 		return
 	}
-	left := caller.Grant.Expires.Sub(now)
-	if c.watched != caller {
-		c.watched, c.warnAt = caller, caller.Grant.Expires.Add(-min(warnAhead, max(left/3, warnLeast)))
-		c.warned = false
-	}
+	ends := c.watched.Grant.Expires
 	switch {
-	case left <= 0:
+	case !now.Before(ends):
 		c.stop(transport.ErrTokenExpired)
-	case !c.warned && !now.Before(c.warnAt):
+	case !c.warned:
 		c.warned = true
-		c.expiring.Store(caller.Grant.Expires.UnixMilli())
+		c.expiring.Store(ends.UnixMilli())
 		c.wake()
 	}
 }

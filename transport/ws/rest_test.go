@@ -224,3 +224,62 @@ func TestAPingThatAHandHadToLeave(t *testing.T) {
 		}
 	})
 }
+
+// TestAnswersToPingsAtRest: answers are taken while nobody reads, however they come, and nothing is lost that comes with them.
+func TestAnswersToPingsAtRest(t *testing.T) {
+	pong, message := masked(final|opPong, nil), masked(final|opText, []byte(`{"control":"ping"}`))
+	for name, pieces := range map[string][][]byte{
+		"alone":                        {pong},
+		"in two pieces":                {pong[:3], pong[3:]},
+		"with something in it":         {masked(final|opPong, []byte("x"))},
+		"before a message":             {join(pong, message)},
+		"before a piece of a message":  {join(pong, message[:8]), message[8:]},
+		"behind a message":             {join(message, pong)},
+		"twice, and behind a message":  {join(pong, pong, message)},
+		"between pieces of one":        {join(masked(opText, []byte(`{"control":`)), pong, masked(final, []byte(`"ping"}`)))},
+		"before a ping of the peer's":  {join(pong, masked(final|opPing, []byte("y")))},
+		"before the end of the peer's": {join(pong, masked(final|opClose, nil))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, backfill.Config{}, transport.Config{})
+			f.Begin(t, "r1", "t1")
+			r := f.raw(t, "/v1/runs/r1/ws", linesName)
+			if err := r.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			until := func(op byte, what string) {
+				for {
+					if got, b := r.frame(); got == op && strings.Contains(string(b), what) {
+						return
+					}
+				}
+			}
+			until(opText, `"live"`)
+			f.atRest()
+			c := f.server.snapshot(nil)[0]
+			for range 3 {
+				c.pingDue.Store(true)
+				c.wake()
+				until(opPing, "")
+				for _, piece := range pieces {
+					r.write(piece...)
+				}
+				switch all := join(pieces...); {
+				case bytes.HasSuffix(all, masked(final|opClose, nil)):
+					until(opClose, "")
+					return
+				case bytes.HasSuffix(all, []byte("y")):
+					until(opPong, "y")
+				case bytes.Contains(all, []byte(`"ping"`)):
+					until(opText, `"pong"`)
+				}
+				for c.asked.Load() != 0 {
+					if c.isOver() { // since it wasn't taken, for one
+						t.Fatal("the answer wasn't taken")
+					}
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+}

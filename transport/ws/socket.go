@@ -20,7 +20,7 @@ var errStuck = errors.New("ws: the peer takes nothing")
 type socket struct {
 	net.Conn
 	server *Server
-	head   []byte // what net/http has read already; owned by the reader
+	head   []byte // what was read already, by net/http or while nobody read; owned by the reader
 
 	// blocked is since when the write under way has made no progress, 0 while there is none.
 	blocked atomic.Int64
