@@ -41,6 +41,9 @@ type Feed struct {
 	changed   chan struct{} // closed and replaced whenever something that Wait looks at has changed
 	loaded    bool          // the head was reached once
 	err       error         // why the feed is dead; nil while it lives
+
+	weight   Held // as of the last count
+	unsteady int  // how many counts have to be anew: see weigh
 }
 
 // Pages are read at most this large. Redis answers one in about a millisecond (docs/profiles.md).
@@ -55,7 +58,7 @@ const (
 func newFeed(h *Hub, run stream.RunID) *Feed {
 	return &Feed{
 		hub: h, run: run, machine: h.newMachine(run), subs: map[*Subscriber]struct{}{}, loading: true,
-		changed: make(chan struct{}), counted: &h.stats.unread,
+		changed: make(chan struct{}), counted: &h.stats.unread, unsteady: 2,
 	}
 }
 
@@ -72,16 +75,24 @@ func (f *Feed) Loaded() bool {
 // Machine is the feed's machine. Look at it only from functions that the feed calls under its lock.
 func (f *Feed) Machine() Machine { return f.machine }
 
-// held is what the feed holds, with the queues of its subscribers.
+// held is what the feed holds, with the queues of its subscribers. Of a feed in which nothing happens it is known.
 func (f *Feed) held() Held {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h := Held{Folds: f.machine.Size(), Rings: f.ringBytes}
-	for s := range f.subs {
-		h.Queues += s.queued()
+	if f.unsteady == 0 && f.weight.Queues == 0 {
+		return f.weight
 	}
-	return h
+	f.unsteady = max(f.unsteady-1, 0)
+	f.weight = Held{Folds: f.machine.Size(), Rings: f.ringBytes}
+	for s := range f.subs {
+		f.weight.Queues += s.queued()
+	}
+	return f.weight
 }
+
+// weigh has what the feed holds counted anew, and once more for what those who look at it now make of that without the
+// lock; f.mu is held.
+func (f *Feed) weigh() { f.unsteady = 2 }
 
 // load reads the run up to its head and then follows its tail.
 func (f *Feed) load(ctx context.Context) {
@@ -132,6 +143,7 @@ func (f *Feed) begin(ctx context.Context, b Beginner, head stream.Page) bool {
 	defer f.mu.Unlock()
 	if f.err == nil {
 		ready()
+		f.weigh()
 		f.last, f.sum, f.ringFrom = at.Entry, at.Sum, at.Entry
 		f.arrived()
 		f.signal()
@@ -191,6 +203,7 @@ func (f *Feed) page(ctx context.Context) (more bool, err error) {
 	defer f.mu.Unlock()
 	if ready != nil {
 		ready()
+		f.weigh()
 	}
 	f.apply(page.Entries)
 	return page.More, nil
@@ -275,6 +288,7 @@ func (f *Feed) apply(entries []stream.Entry) {
 	for s := range f.subs { // together, so that they leave in one write
 		s.push(fresh)
 	}
+	f.weigh()
 	clear(fresh)
 	if f.fresh = fresh[:0]; cap(fresh) > keptQueue {
 		f.fresh = nil
@@ -384,6 +398,7 @@ func (f *Feed) With(see func(last stream.ID)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	see(f.last)
+	f.weigh()
 }
 
 // Join adds a subscriber that gets every entry from now on. see is called under the same lock, when the machine stands
@@ -433,6 +448,7 @@ func (f *Feed) JoinAfter(after stream.ID) (s *Subscriber, ok bool, err error) {
 func (f *Feed) add(after stream.ID, queue []*Delivery) *Subscriber {
 	s := newSubscriber(f, after, queue)
 	f.subs[s] = struct{}{}
+	f.weigh()
 	f.hub.stats.subscribers.Add(1)
 	return s
 }

@@ -260,6 +260,39 @@ func TestFeedsComeAndGo(t *testing.T) {
 			t.Error(r.Peek("a"), r.Peek("b"), r.Peek("c"))
 		}
 	})
+	bubble(t, "what is held is known, also of feeds in which nothing happened for long", func(t *testing.T) {
+		r := newRig(t, Config{Linger: time.Minute})
+		held := func(when string, entries int, queued bool) {
+			t.Helper()
+			time.Sleep(16 * time.Second)
+			h := r.Figures().Held
+			if h.Folds != entries || (h.Rings > 0) != (entries > 0) || (h.Queues > 0) != queued {
+				t.Errorf("%s: %+v", when, h)
+			}
+		}
+		f := r.loaded(t)
+		held("nothing", 0, false)
+		r.publish(t, "1", "2")
+		held("two entries", 2, false)
+		time.Sleep(time.Hour)
+		s, _, err := f.JoinAfter(stream.ID{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held("a subscriber who has both yet to take", 2, true)
+		time.Sleep(time.Hour)
+		if _, err := s.TryNext(nil); err != nil {
+			t.Fatal(err)
+		}
+		held("and took them", 2, false)
+		time.Sleep(time.Hour)
+		r.publish(t, "3")
+		held("another entry", 3, true)
+		time.Sleep(time.Hour)
+		s.Close()
+		held("without the subscriber", 3, false)
+		r.Release(f)
+	})
 	bubble(t, "no more runs without an entry are waited for than allowed, and one that has some makes room", func(t *testing.T) {
 		r := newRig(t, Config{MaxWaiting: 1})
 		f := r.use(t)

@@ -15,6 +15,7 @@ func (h *Hub) Note(run stream.RunID, note []byte) {
 	for s := range f.subs {
 		s.note(d)
 	}
+	f.weigh()
 }
 
 // note queues a note, unless the reader has one that holds, or has yet to take something.
