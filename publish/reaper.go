@@ -258,9 +258,18 @@ func (r *Reaper) worthALook(a *activeRun, l stream.Lease, now time.Time) bool {
 // grace is for how long a lease must have been lapsed.
 func (r *Reaper) grace() time.Duration { return r.cfg.LeaseTTL / gracesPerTTL }
 
+// How much of the registry is read at once: little of it is news as a rule.
+const (
+	newsPage = 16
+	fullPage = 1000
+)
+
 // learn reads what the registry has got since the last time: at the first, as much of it as has MaxRuns starts.
 func (r *Reaper) learn(ctx context.Context) error {
-	const page = 1000
+	page := newsPage
+	if r.first {
+		page = fullPage
+	}
 	var before, newest stream.ID
 	ended := map[stream.RunID]bool{} // later than what is being read
 	var met []*activeRun
@@ -290,6 +299,7 @@ func (r *Reaper) learn(ctx context.Context) error {
 		if before = next; known || next.IsZero() || len(met) >= r.cfg.MaxRuns {
 			break
 		}
+		page = fullPage
 	}
 	for run := range ended {
 		delete(r.active, run)

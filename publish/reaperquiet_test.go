@@ -3,10 +3,13 @@ package publish_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/aguihub/aguihub/publish"
 	"github.com/aguihub/aguihub/stream"
@@ -45,5 +48,30 @@ func TestRunsThatNobodyClaimsAreSeldomLookedAt(t *testing.T) {
 		synctest.Wait()
 		wantText(t, types(t, w.world, "r3"), "RUN_STARTED RUN_ERROR")
 		wantText(t, types(t, w.world, "r4"), "RUN_STARTED")
+	})
+}
+
+// TestTheReaperLearnsOfAllThatHappenedSinceItsLastLook: however much of it there is.
+func TestTheReaperLearnsOfAllThatHappenedSinceItsLastLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := publish.NewReaper(w, w, publish.ReaperConfig{}, zap.NewNop())
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = r.Run(ctx) })
+		active := 0
+		for _, more := range []int{1, 20, 0, 15, 16, 17, 2500, 3} {
+			for range more {
+				active++
+				ok(t, w.Announce(t.Context(), stream.RunInfo{Run: stream.RunID(fmt.Sprint("r", active)), Thread: "t1", State: stream.RunStarted}))
+			}
+			time.Sleep(publish.DefaultLeaseTTL)
+			synctest.Wait()
+			if n := r.Figures().Active; n != active {
+				t.Errorf("%d runs of %d are looked at, after another %d", n, active, more)
+			}
+		}
+		cancel()
+		running.Wait()
 	})
 }
