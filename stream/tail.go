@@ -37,10 +37,12 @@ type TailConfig struct {
 	Grace time.Duration
 	// Verify is how long at most a quiet run goes between two looks whether the entry at its position is still there
 	// and the same; Block comes on top of it. 0 means 3 s. That costs 2 µs a run on either side (this project's
-	// measurement), and is also done for all runs after each error and each change of role. Where runs are read by wake-ups
-	// it is how late an entry may be whose wake-up got lost, and how late a deletion is noticed; the entry at the position
-	// is looked at after ten times as long.
+	// measurement), and is also done for all runs after each error and each change of role.
 	Verify time.Duration
+	// Look is the same for runs that are read by wake-ups, where it is looked whether a run is there and has something new: it
+	// is how late an entry may be whose wake-up got lost, and how late a deletion is noticed. The entry at the position is looked
+	// at after seven times as long. 0 means 4 s.
+	Look time.Duration
 	// Poll reads by a sweep over all keys every 100 ms instead of blocking. On a cluster, where one read can't
 	// span slots, it is always so.
 	Poll bool
@@ -75,6 +77,9 @@ func (c TailConfig) withDefaults() TailConfig {
 	if c.Verify <= 0 {
 		c.Verify = 3 * time.Second
 	}
+	if c.Look <= 0 {
+		c.Look = 4 * time.Second
+	}
 	if c.Grace <= 0 {
 		c.Grace = 20 * time.Millisecond
 	}
@@ -103,7 +108,7 @@ var ErrTailStarted = errors.New("stream: tail already started")
 // While Redis is away followers keep their positions and reads are tried again with a jittered backoff;
 // nothing is lost as long as Redis has it. Where it hasn't — a failover or a restart lost the newest entries, the key
 // was deleted, trimmed up to the reader or recreated, be it with lower IDs — the follower is told [ErrLost] before
-// any later entry: the position is verified with each batch, after each error, and every [TailConfig.Verify].
+// any later entry: the position is verified with each batch, after each error, and every [TailConfig.Verify] or as [TailConfig.Look] says.
 //
 // All methods may be called by any number of goroutines at once.
 type Tail struct {

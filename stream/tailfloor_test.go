@@ -24,7 +24,7 @@ func (s *sweptSource) readAnchored(ctx context.Context, shard uint64, keys []pos
 	return s.source.readAnchored(ctx, shard, keys, count)
 }
 
-// TestAQuietRunIsLookedAtOftenAndReadSeldom: once in TailConfig.Verify it is looked whether a run has something, and its
+// TestAQuietRunIsLookedAtOftenAndReadSeldom: once in TailConfig.Look it is looked whether a run has something, and its
 // position is verified after so many looks; a run that is read anyway isn't read once more for that.
 func TestAQuietRunIsLookedAtOftenAndReadSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestAQuietRunIsLookedAtOftenAndReadSeldom(t *testing.T) {
 		const sweeps = 100
 		sweptFor := func(each time.Duration, meanwhile func()) (looks, reads int64) {
 			looks, reads = source.looks.Load(), source.reads.Load()
-			for range time.Duration(sweeps) * tail.cfg.Verify / each {
+			for range time.Duration(sweeps) * tail.cfg.Look / each {
 				time.Sleep(each)
 				meanwhile()
 				synctest.Wait()
@@ -49,10 +49,10 @@ func TestAQuietRunIsLookedAtOftenAndReadSeldom(t *testing.T) {
 		}
 		looks, reads := sweptFor(time.Second, func() {})
 		if looks+reads < sweeps || looks+reads > sweeps*5/4 || reads < sweeps/(verifySweeps+1) || reads > looks/verifySweeps+1 {
-			t.Errorf("%d looks and %d reads in %d times Verify", looks, reads, sweeps)
+			t.Errorf("%d looks and %d reads in %d times Look", looks, reads, sweeps)
 		}
 		entries := 0
-		looks, reads = sweptFor(2*tail.cfg.Verify, func() { entries++; appendN(t, log, "r", 1, "woken") })
+		looks, reads = sweptFor(2*tail.cfg.Look, func() { entries++; appendN(t, log, "r", 1, "woken") })
 		if reads != int64(entries) || looks < sweeps {
 			t.Errorf("%d looks and %d reads for %d entries", looks, reads, entries)
 		}
@@ -72,10 +72,10 @@ func TestASweepThatFailsHasItsRunsReadAnew(t *testing.T) {
 		var r heard
 		defer tail.Follow("r", ids[0], r.sink)()
 		synctest.Wait()
-		time.Sleep(tail.cfg.Verify) // it was read a sweep ago
+		time.Sleep(tail.cfg.Look) // it was read a sweep ago
 		synctest.Wait()
 		log.SetFault(ErrUnavailable)
-		time.Sleep(tail.cfg.Verify)
+		time.Sleep(tail.cfg.Look)
 		synctest.Wait()
 		if tail.Healthy() {
 			t.Error("nobody noticed")

@@ -125,10 +125,10 @@ func TestAWakeUpThatIsLostIsMadeUpForByTheSweep(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					synctest.Wait()
 				}
-				if late := time.Since(began); late > tail.cfg.Verify {
+				if late := time.Since(began); late > tail.cfg.Look {
 					t.Errorf("%v late", late)
 				}
-				time.Sleep(2 * tail.cfg.Verify) // and the run, or the driver, isn't trusted any more
+				time.Sleep(2 * tail.cfg.Look) // and the run, or the driver, isn't trusted any more
 				synctest.Wait()
 				if h := tail.Health(); h.Wakes.Lost != 1 || h.Wakes.Keys != 0 {
 					t.Errorf("%+v", h)
@@ -170,12 +170,12 @@ func TestOthersWakeUpsDontHoldUpTheSweep(t *testing.T) {
 		w.mute.Store(log.Keys().Run("r"))
 		appendN(t, log, "r", 1, "lost")
 		began := time.Now()
-		for r.count() < 2 && time.Since(began) <= 2*tail.cfg.Verify {
+		for r.count() < 2 && time.Since(began) <= 2*tail.cfg.Look {
 			appendN(t, log, "busy", 1, "woken")
 			time.Sleep(minWakeGap / 4)
 			synctest.Wait()
 		}
-		if late := time.Since(began); late > tail.cfg.Verify {
+		if late := time.Since(began); late > tail.cfg.Look {
 			t.Errorf("%v late", late)
 		}
 	})

@@ -23,7 +23,7 @@ const (
 	// verifySweeps is how many sweeps in a row may look at a key without verifying its position. Looking costs a third of
 	// reading, on either side, and shows that a run is gone; what is found out later for it is that the newest entries of a quiet
 	// run were taken out by hand, or its key made anew, without an error or a wake-up.
-	verifySweeps = 9
+	verifySweeps = 6
 )
 
 // wokenSource is what shards that wait for wake-ups read from.
@@ -36,7 +36,7 @@ type wokenSource interface {
 	readAnchored(ctx context.Context, shard uint64, keys []position, count int) ([]reply, []anchor, error)
 }
 
-// runWoken reads what wake-ups tell of, and looks at each key once in [TailConfig.Verify] without, until the shard has no
+// runWoken reads what wake-ups tell of, and looks at each key once in [TailConfig.Look] without, until the shard has no
 // keys or ctx ends. A read includes the entry at the key's position, so that each one sees a loss.
 func (t *Tail) runWoken(ctx context.Context, s *shard) {
 	var deliveries sync.WaitGroup
@@ -47,11 +47,11 @@ func (t *Tail) runWoken(ctx context.Context, s *shard) {
 	count := maxReadCount
 	var wait backoff
 	var gap time.Duration
-	sweep := newSweepClock(t.cfg.Verify / sweepSteps)
+	sweep := newSweeper(t.cfg.Look / sweepSteps)
 	defer sweep.timer.Stop()
 	for {
 		if sweep.due() {
-			if err := t.sweep(ctx, s); !wait.after(ctx, err) {
+			if err := t.sweep(ctx, s, sweep); !wait.after(ctx, err) {
 				return
 			}
 		}
