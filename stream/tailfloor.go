@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// sweeper says when the next part of a sweep is due, whether or not wake-ups leave a pause.
+// sweeper says when the next step of a sweep is due, whether or not wake-ups leave a pause.
 type sweeper struct {
 	timer *time.Timer // fires when it is
 	every time.Duration
 	next  time.Time
 
-	// room for what a part looks at
+	// what a step looks at
 	keys []position
 	live []*followed
 }
 
-// newSweeper begins anywhere within the first part's time: hubs that were started together part.
+// newSweeper begins anywhere within the first step's time: hubs that were started together part.
 func newSweeper(every time.Duration) *sweeper {
 	wait := rand.N(every)
 	return &sweeper{timer: time.NewTimer(wait), every: every, next: time.Now().Add(wait)}
 }
 
-// due says whether the next part is, and if so sets the clock. A part that comes late doesn't delay those behind it.
+// due says whether the next step is, and if so sets the clock. One that comes late doesn't delay those behind it.
 func (c *sweeper) due() bool {
 	now := time.Now()
 	if now.Before(c.next) {
@@ -36,43 +36,36 @@ func (c *sweeper) due() bool {
 	return true
 }
 
-// sweep looks at the next part of the keys and puts those that have something new into the list of those to be read, and
-// with them those whose position wasn't verified for long.
+// sweep is one step: it looks at the keys whose turn it is and puts those that have something new into the list of those to
+// be read, and with them those whose position wasn't verified for long.
 func (t *Tail) sweep(ctx context.Context, s *shard, c *sweeper) error {
 	t.beginLook(s, c)
-	if len(c.keys) == 0 {
-		return nil
-	}
-	behind, err := t.src.behind(ctx, s.id, c.keys)
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	defer clear(c.live)
-	if err != nil {
-		s.err = err
-		t.failWoken(c.live)
-		return err
-	}
-	s.err, s.lastRead = nil, time.Now()
-	for _, i := range behind {
-		if fk := c.live[i]; fk.shard == s {
-			s.pendSwept(fk)
+	for from := 0; from < len(c.keys); from += keysPerLook {
+		to := min(from+keysPerLook, len(c.keys))
+		behind, err := t.src.behind(ctx, s.id, c.keys[from:to])
+		if err != nil {
+			t.failLook(s, c.live[from:], err)
+			return err
 		}
+		t.endLook(s, c.live[from:to], behind)
 	}
 	return nil
 }
 
-// beginLook lists what the next part of a sweep looks at.
+// beginLook lists the keys that were neither read nor looked at for as many steps as a sweep has. Those that were read
+// together would stay together: what is beyond a step's share has its next turn earlier.
 func (t *Tail) beginLook(s *shard, c *sweeper) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.step++; s.step > sweepSteps {
-		s.step, s.swept = 1, 0
-	}
-	to := len(s.keys) * s.step / sweepSteps
+	share := len(s.keys)/sweepSteps + 1
 	var unwoken []*followed
 	c.keys, c.live = c.keys[:0], c.live[:0]
-	for ; s.swept < to; s.swept++ {
-		fk := s.keys[s.swept]
+	for i := range s.steps {
+		if s.steps[i] = min(s.steps[i]+1, sweepSteps); s.steps[i] < sweepSteps {
+			continue
+		}
+		fk := s.keys[i]
 		if !fk.wakes.owed.IsZero() {
 			unwoken = append(unwoken, fk)
 		}
@@ -80,14 +73,35 @@ func (t *Tail) beginLook(s *shard, c *sweeper) {
 			s.pendSwept(fk)
 			continue
 		}
-		fk.wakes.looks++
 		if f := fk.readFrom(); f != nil && !fk.wakes.pending {
+			s.steps[i] = uint8(len(c.keys) / share) //nolint:gosec // less than sweepSteps
+			fk.wakes.looks++
 			c.keys, c.live = append(c.keys, f.position()), append(c.live, fk)
 		}
 	}
 	for _, fk := range unwoken { // it may leave the shard
 		t.unwoken(fk)
 	}
+}
+
+// endLook has those of the keys read that have something.
+func (t *Tail) endLook(s *shard, live []*followed, behind []int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.err, s.lastRead = nil, time.Now()
+	for _, i := range behind {
+		if fk := live[i]; fk.shard == s {
+			s.pendSwept(fk)
+		}
+	}
+}
+
+// failLook has keys read anew that couldn't be looked at.
+func (t *Tail) failLook(s *shard, live []*followed, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.err = err
+	t.failWoken(live)
 }
 
 // pendSwept puts a key into the list because of a sweep. Caller holds mu.

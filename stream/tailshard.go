@@ -14,8 +14,7 @@ type shard struct {
 
 	keys     []*followed
 	pending  []*followed // where byWake: what is to be read
-	step     int         // of the present sweep, where byWake
-	swept    int         // how many keys, from the first on, it has come to
+	steps    []uint8     // of each key, how many steps ago it was read or looked at: see beginLook
 	started  bool        // has its goroutine
 	reading  bool        // a read is under way, with the key set as of its start
 	stale    bool        // the key set changed since, and the read is to be interrupted
@@ -48,19 +47,16 @@ func (t *Tail) roomyShard(byWake bool) *shard {
 // add puts a key into the shard. Caller holds mu.
 func (s *shard) add(fk *followed) {
 	fk.shard, fk.at = s, len(s.keys)
-	s.keys = append(s.keys, fk)
+	s.keys, s.steps = append(s.keys, fk), append(s.steps, 0)
 }
 
 // drop takes a key out, and the last one takes its place. Caller holds mu.
 func (s *shard) drop(fk *followed) {
 	last := len(s.keys) - 1
 	moved := s.keys[last]
-	s.keys[fk.at], moved.at = moved, fk.at
+	s.keys[fk.at], s.steps[fk.at], moved.at = moved, s.steps[last], fk.at
 	s.keys[last] = nil
-	s.keys = s.keys[:last]
-	if s.byWake && fk.at < s.swept && s.swept <= last {
-		s.pend(moved) // this sweep wouldn't come to it
-	}
+	s.keys, s.steps = s.keys[:last], s.steps[:last]
 }
 
 // markStale has the shard's goroutine started, or its read interrupted if one is under way: otherwise it

@@ -44,7 +44,7 @@ type wakes struct {
 	swept   bool      // because of a sweep
 	looks   int       // of sweeps since it was last read
 	missed  bool      // it is to be read again once its followers have taken what they were given
-	owed    time.Time // when a sweep found what no wake-up had told of
+	owed    time.Time // when a sweep found what no wake-up had told of, until one does or there is another look or wake-up
 	held    time.Time // until when it is left to blocked reads
 }
 
@@ -260,8 +260,12 @@ func (t *Tail) woke(key string) {
 	}
 	t.figures.Woken++
 	now := time.Now()
-	if now.Sub(fk.wakes.owed) < wakeSoon {
+	switch owed := fk.wakes.owed; {
+	case owed.IsZero():
+	case now.Sub(owed) < wakeSoon:
 		fk.wakes.owed = time.Time{}
+	default:
+		t.unwoken(fk)
 	}
 	if t.by != nil && !fk.shard.byWake && now.After(fk.wakes.held) {
 		t.move(fk, true)

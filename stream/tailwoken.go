@@ -18,7 +18,9 @@ const (
 	maxWakeGap = 10 * time.Millisecond
 	// keysPerRead bounds one read of a woken shard.
 	keysPerRead = 1000
-	// sweepSteps is in how many parts a sweep looks at all keys.
+	// keysPerLook bounds one look, which Redis takes half a millisecond for.
+	keysPerLook = 500
+	// sweepSteps is in how many steps a sweep looks at all keys that aren't read meanwhile.
 	sweepSteps = 10
 	// verifySweeps is how many sweeps in a row may look at a key without verifying its position. Looking costs a third of
 	// reading, on either side, and shows that a run is gone; what is found out later for it is that the newest entries of a quiet
@@ -36,7 +38,7 @@ type wokenSource interface {
 	readAnchored(ctx context.Context, shard uint64, keys []position, count int) ([]reply, []anchor, error)
 }
 
-// runWoken reads what wake-ups tell of, and looks at each key once in [TailConfig.Look] without, until the shard has no
+// runWoken reads what wake-ups tell of, and looks at each key that wasn't read for [TailConfig.Look], until the shard has no
 // keys or ctx ends. A read includes the entry at the key's position, so that each one sees a loss.
 func (t *Tail) runWoken(ctx context.Context, s *shard) {
 	var deliveries sync.WaitGroup
@@ -122,6 +124,7 @@ func (t *Tail) beginWoken(s *shard, keys []position, live []*followed) ([]positi
 		keys = append(keys, fk.position(f))
 		live = append(live, fk)
 		fk.fresh, fk.bad, fk.wakes.looks = false, nil, 0
+		s.steps[fk.at] = 0
 	}
 	s.pending = slices.Delete(s.pending, 0, taken)
 	gap := min(max(2*time.Duration(len(s.keys))*time.Microsecond, minWakeGap), maxWakeGap)
