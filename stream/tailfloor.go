@@ -41,8 +41,8 @@ func (c *sweeper) due() bool {
 func (t *Tail) sweep(ctx context.Context, s *shard, c *sweeper) error {
 	t.beginLook(s, c)
 	defer clear(c.live)
-	for from := 0; from < len(c.keys); from += keysPerLook {
-		to := min(from+keysPerLook, len(c.keys))
+	for from := 0; from < len(c.keys); from += keysPerRead {
+		to := min(from+keysPerRead, len(c.keys))
 		behind, err := t.src.behind(ctx, s.id, c.keys[from:to])
 		if err != nil {
 			t.failLook(s, c.live[from:], err)
@@ -58,7 +58,7 @@ func (t *Tail) sweep(ctx context.Context, s *shard, c *sweeper) error {
 func (t *Tail) beginLook(s *shard, c *sweeper) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	share := len(s.keys)/sweepSteps + 1
+	share := (len(s.keys) + sweepSteps - 1) / sweepSteps
 	var unwoken []*followed
 	c.keys, c.live = c.keys[:0], c.live[:0]
 	for i := range s.steps {

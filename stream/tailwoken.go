@@ -16,10 +16,8 @@ const (
 	// XREAD over as many takes to wake (docs/profiles.md).
 	minWakeGap = time.Millisecond
 	maxWakeGap = 10 * time.Millisecond
-	// keysPerRead bounds one read of a woken shard.
+	// keysPerRead bounds one read of a woken shard, and one look, which takes Redis a millisecond.
 	keysPerRead = 1000
-	// keysPerLook bounds one look, which Redis takes half a millisecond for.
-	keysPerLook = 500
 	// sweepSteps is in how many steps a sweep looks at all keys that aren't read meanwhile.
 	sweepSteps = 10
 	// verifySweeps is how many sweeps in a row may look at a key without verifying its position. Looking costs a third of
