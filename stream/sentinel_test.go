@@ -17,7 +17,8 @@ import (
 	"github.com/aguihub/aguihub/stream/streamtest"
 )
 
-// startSentinel starts a sentinel that watches a master, which has its replica already, and ends it with the test.
+// startSentinel starts a sentinel that watches a master, which has its replica already, and ends it with the test. It has much
+// patience: a master that is only slow isn't replaced.
 func startSentinel(t *testing.T, master *streamtest.Server) (addr string, sentinel *redis.SentinelClient) {
 	t.Helper()
 	var config net.ListenConfig
@@ -31,7 +32,7 @@ func startSentinel(t *testing.T, master *streamtest.Server) (addr string, sentin
 	_, watched, _ := net.SplitHostPort(master.Addr())
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor m 127.0.0.1 %s 1\n"+
-		"sentinel down-after-milliseconds m 500\nsentinel failover-timeout m 2000\n", port, watched)
+		"sentinel down-after-milliseconds m 60000\nsentinel failover-timeout m 30000\n", port, watched)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +71,7 @@ func signal(t *testing.T, s *streamtest.Server, sig syscall.Signal) {
 // TestFailoversBySentinel: one that is asked for loses nothing and costs nothing; one after the master's death goes on
 // with what had reached the replica, and what hadn't is told.
 func TestFailoversBySentinel(t *testing.T) {
+	t.Parallel()
 	a, b := streamtest.StartRedis(t, "--repl-diskless-sync-delay", "0"), streamtest.StartRedis(t, "--repl-diskless-sync-delay", "0")
 	replicate(t, a, b)
 	addr, sentinel := startSentinel(t, a)
@@ -101,6 +103,7 @@ func TestFailoversBySentinel(t *testing.T) {
 	})
 	put("2")
 	c.Wait(t, 2)
+	streamtest.Eventually(t, "it has reached the replica", func() bool { return old.XLen(t.Context(), "agui:run:r").Val() == 2 })
 	if errs := c.Errs(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -112,6 +115,11 @@ func TestFailoversBySentinel(t *testing.T) {
 	}
 	put("lost")
 	c.Wait(t, 3)
+	for option, ms := range map[string]string{"down-after-milliseconds": "1000", "failover-timeout": "2000"} {
+		if err := sentinel.Set(t.Context(), "m", option, ms).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	b.Kill()
 	signal(t, a, syscall.SIGCONT)
 	streamtest.Eventually(t, "the other one leads", leads(a))
