@@ -13,6 +13,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMemoryKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	memory := func(log streamtest.Log) *stream.Memory { return log.(*stream.Memory) }
 	streamtest.Run(t, streamtest.Backend{
 		Open: func(t *testing.T) streamtest.Log {
@@ -118,14 +119,17 @@ func startServer(t *testing.T) (addr string, outage func(during func())) {
 }
 
 func TestEmbeddedKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	overRedis(t, "redis://", stream.TailConfig{}, "publish", startEmbedded)
 }
 
 func TestRedisKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	overRedis(t, "redis://", stream.TailConfig{By: stream.TailXRead}, "", startServer)
 }
 
 func TestPollingRedisKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	overRedis(t, "redis://", stream.TailConfig{By: stream.TailXRead, Poll: true}, "", startServer)
 }
 

@@ -62,6 +62,7 @@ func TestConnectRefusesURLsWithoutRepeatingPasswords(t *testing.T) {
 }
 
 func TestClusterKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	// One server for all tests: a new cluster takes two seconds until it serves.
 	s := streamtest.StartRedis(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--notify-keyspace-events", "Kt")
 	client := s.Client(t)
