@@ -4,6 +4,7 @@ package typescript_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,12 +21,28 @@ func TestBrowser(t *testing.T) { npm(t, "run", "test:browser") }
 // been their packages are installed first: 880 MB, a minute or several.
 func TestExamples(t *testing.T) { npm(t, "run", "test:examples") }
 
+// hub is a hub of this tree, built once.
+var hub string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "aguihub-typescript")
+		if err != nil {
+			panic(err)
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		hub = filepath.Join(dir, "aguihub")
+		if out, err := exec.Command("go", "build", "-o", hub, "../../cmd/aguihub").CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("go build: %v\n%s", err, out))
+		}
+		return m.Run()
+	}())
+}
+
 // npm runs it with a hub of this tree.
 func npm(t *testing.T, args ...string) {
 	t.Helper()
 	install(t)
-	hub := filepath.Join(t.TempDir(), "aguihub")
-	run(t, exec.CommandContext(t.Context(), "go", "build", "-o", hub, "../../cmd/aguihub"))
 	cmd := exec.CommandContext(t.Context(), "npm", args...)
 	cmd.Env = append(os.Environ(), "AGUIHUB_BIN="+hub)
 	run(t, cmd)
