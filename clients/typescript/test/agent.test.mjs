@@ -264,9 +264,10 @@ test("a bridge that refuses rejects runAgent() with the hub's code", async () =>
   await assert.rejects(agentAt(hub.url, { threadId: "t" }).runAgent(), (e) => e.code === "no_agent");
 });
 
-test("any tab cancels a run, and its end says so", async () => {
+test("any tab cancels a run, and its end says so", async (t) => {
   const { thread } = ids();
-  answered = (_, e) => (e.delta ? sleep(200) : undefined);
+  const gate = new Promise((r) => t.after(r)); // the agent itself never goes on
+  answered = (_, e) => (e.delta ? gate : undefined);
   const agent = agentAt(hub.url, { threadId: thread, agent: "helper" });
   agent.addMessage(user("you"));
   let outcome;

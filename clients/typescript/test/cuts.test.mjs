@@ -2,7 +2,7 @@
 // must equal that of the official client that watched without a cut, with the user's own message in place.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { agentAt, corpus, difference, holds, Hub, inputOf, long, Proxy, question, rename, rng, sleep, timeout, version, watch } from "./lib.mjs";
+import { agentAt, corpus, difference, holds, Hub, inputOf, long, patience, Proxy, question, rename, rng, sleep, timeout, version, watch } from "./lib.mjs";
 
 let hub;
 before(async () => { hub = await new Hub().start(); });
@@ -47,7 +47,7 @@ async function one(stream, rand) {
     if (rand() < 0.5) await sleep(rand() * 4);
     last = await hub.pub.add(r.run, r.lines[i]);
   }
-  await Promise.race([connected.catch(() => {}), timeout(10_000).then(() => { failed ||= `never ends: ${JSON.stringify(agent.connection)} last ${last}`; })]);
+  await Promise.race([connected.catch(() => {}), timeout(patience).then(() => { failed ||= `never ends: ${JSON.stringify(agent.connection)} last ${last}`; })]);
   proxy.stop();
   if (failed) return `${failed} (${how})`;
   return placed(holds(agent), want, user, r.events, how);

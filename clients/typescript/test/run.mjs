@@ -15,7 +15,7 @@ withHub((env) => {
     // HubRunner is for CopilotKit's runtime, which has that client.
     const wanted = files.filter((f) => long || version === "0.0.59" || !f.endsWith("copilotkit.test.mjs"));
     console.log(`client ${version}`);
-    const args = ["--import", path.join(here, "versions.mjs"), "--test", "--test-reporter=spec", `--test-timeout=${long ? 900_000 : 90_000}`, ...wanted];
+    const args = ["--import", path.join(here, "versions.mjs"), "--test", "--test-reporter=spec", `--test-timeout=${long ? 900_000 : 300_000}`, ...wanted];
     failed = spawnSync(process.execPath, args, { env: { ...env, CLIENT_VERSION: version }, stdio: "inherit" }).status !== 0 || failed;
   }
   return failed;

@@ -5,7 +5,7 @@ import fs from "node:fs";
 import http from "node:http";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { corpus, difference, eventually, freePort, here, Hub, inputOf, long, Proxy, question, rename, rng, sleep, textRun, uid, watch } from "../lib.mjs";
+import { corpus, difference, eventually, freePort, here, Hub, inputOf, long, patience, Proxy, question, rename, rng, sleep, textRun, uid, watch } from "../lib.mjs";
 import { browser, pageWith, picture, site } from "./lib.mjs";
 
 let hub, web, chrome, words;
@@ -41,8 +41,8 @@ async function wordByWord() {
 const user = (content) => ({ id: `u-${uid()}`, role: "user", content });
 const look = (page, name = "a") => page.evaluate((n) => window.client.look(n), name);
 const attach = (page, options, name = "a") => page.evaluate(([n, o]) => window.client.attach(n, o), [name, options]);
-const seen = (page, text, name) => eventually(async () => (await look(page, name)).texts.includes(text), `"${text}"`, 15_000);
-const ended = (page, name) => eventually(async () => (await look(page, name)).ended !== "", "the end", 15_000);
+const seen = (page, text, name) => eventually(async () => (await look(page, name)).texts.includes(text), `"${text}"`);
+const ended = (page, name) => eventually(async () => (await look(page, name)).ended !== "", "the end");
 async function open(t, version) {
   const page = await pageWith(chrome.context, web.url, version);
   t.after(() => page.close());
@@ -237,7 +237,7 @@ test("the example without a build step survives a reload in mid-answer, and othe
   t.after(() => page.close());
   page.on("pageerror", (e) => log.push(String(e)));
   page.on("console", (m) => m.type() === "error" && log.push(m.text()));
-  const shows = (p, ...texts) => p.waitForFunction((want) => JSON.stringify([...document.querySelectorAll("#messages li")].map((x) => x.textContent)) === want, JSON.stringify(texts), { timeout: 15_000 });
+  const shows = (p, ...texts) => p.waitForFunction((want) => JSON.stringify([...document.querySelectorAll("#messages li")].map((x) => x.textContent)) === want, JSON.stringify(texts), { timeout: patience });
   await page.goto(url);
   await page.fill("#text", "good morning");
   await page.click("text=Send");

@@ -2,7 +2,7 @@
 import { HubAgent } from "../../src/index.ts";
 
 const agents = (globalThis.agents = {});
-const fast = { first: 2, most: 20, unknown: 5, handshake: 3000 };
+const fast = { first: 2, most: 20, unknown: 5, handshake: 90_000 };
 
 /** Attaches an agent. With tokens, the page's function tokenOf gives them. */
 export function attach(name, { tokens, ...options }) {
