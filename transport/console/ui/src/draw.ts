@@ -16,7 +16,7 @@ const channel = new MessageChannel();
 
 export function start(draw: () => void): void {
   picture = draw;
-  soon();
+  now(); // a page that is there takes keys
 }
 
 /** Draws at once: what the next key depends on. */

@@ -104,7 +104,7 @@ class App extends Component {
     offline: () => { goOffline(!offline); soon(); },
     cancel: () => this.session?.cancel().then(() => say("Asked the agent to end the run"), (e: unknown) => say(e instanceof Error ? e.message : String(e))),
     theme: () => { useTheme(nextTheme()); soon(); },
-    help: () => { this.help = true; soon(); },
+    help: () => { this.help = true; now(); },
     home: () => this.go(undefined),
   };
 
@@ -125,7 +125,7 @@ class App extends Component {
       X: () => { if (this.session?.running) this.act.cancel(); },
     };
     const tab = tabs[Number(e.key) - 1];
-    const does = tab ? () => { this.tab = tab; this.pane = "inspector"; soon(); } : what[e.key];
+    const does = tab ? () => { this.tab = tab; this.pane = "inspector"; now(); } : what[e.key];
     if (!does) return;
     e.preventDefault();
     does();

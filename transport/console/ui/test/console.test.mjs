@@ -186,7 +186,7 @@ test("interrupts are answered: the only one at once, several together, and a mes
   assert.equal(await page.locator(".composer button").isDisabled(), true);
   await page.reload(); // the question is the thread's, not the page's
   await see(page, "Shall I?", ".interrupt");
-  assert.equal(await page.getByLabel("Agent", { exact: true }).inputValue(), "other"); // who asked gets the answer
+  await until(async () => (await page.getByLabel("Agent", { exact: true }).inputValue()) === "other", "who asked gets the answer");
   await page.getByRole("button", { name: "Approve" }).click();
   await see(page, '[{"interruptId":"one","status":"resolved","payload":{"approved":true}}]');
   await page.locator("#run-line", { hasText: "finished" }).waitFor();

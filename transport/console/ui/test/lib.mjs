@@ -10,12 +10,12 @@ export const uid = () => Math.random().toString(36).slice(2, 10);
 /** How long anything may take that a page is waited for, in milliseconds: machines that run all tests at once are slow. */
 export const patience = 60_000;
 
+/** A port for a server to come. It is none of those that systems give to whoever asks for any: nobody gets it by chance meanwhile. */
 function freePort() {
   return new Promise((resolve) => {
-    const s = net.createServer().listen(0, "127.0.0.1", () => {
-      const { port } = s.address();
-      s.close(() => resolve(port));
-    });
+    const port = 10_000 + Math.floor(Math.random() * 22_000), s = net.createServer();
+    s.on("error", () => resolve(freePort()));
+    s.listen(port, "127.0.0.1", () => s.close(() => resolve(port)));
   });
 }
 
@@ -24,7 +24,7 @@ export class Hub {
   async start(...flags) {
     [this.port, this.redisPort] = [await freePort(), await freePort()];
     this.url = `http://127.0.0.1:${this.port}`;
-    const args = ["--listen", `127.0.0.1:${this.port}`, "--embedded-redis-listen", `127.0.0.1:${this.redisPort}`, "--no-demo", "--metrics-listen", "off", "--log-level", "error", "--attach-wait", "2s", ...flags];
+    const args = ["--listen", `127.0.0.1:${this.port}`, "--embedded-redis-listen", `127.0.0.1:${this.redisPort}`, "--no-demo", "--metrics-listen", "off", "--log-level", "error", "--attach-wait", "500ms", ...flags];
     this.child = spawn(process.env.AGUIHUB_BIN ?? "aguihub", args, { stdio: ["ignore", "ignore", "inherit"] });
     process.on("exit", () => this.child.kill("SIGKILL"));
     for (const end = Date.now() + patience; ; await sleep(30)) {
