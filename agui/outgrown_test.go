@@ -15,20 +15,26 @@ func TestAPatchThatOutgrowsTheBoundsIsWithheld(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300)
 	for name, c := range map[string]struct {
 		first   string
-		patches []string
+		patches []string // the last of them from the sixth time on
 		reason  agui.Reason
 	}{
 		"state, too large": {
-			first: `{"type":"STATE_SNAPSHOT","snapshot":{"n":0}}`, reason: agui.ReasonTooLarge,
-			patches: []string{`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/b%d","value":"` + large + `"},{"op":"replace","path":"/n","value":1}]}`},
+			first: `{"type":"STATE_SNAPSHOT","snapshot":{"n":0,"x":"` + large + `"}}`, reason: agui.ReasonTooLarge,
+			patches: []string{
+				`{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/x","path":"/b%d"},{"op":"replace","path":"/n","value":1}]}`,
+				`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/b%d","value":"` + large + `"}]}`,
+			},
 		},
 		"state, too deep": {
 			first: `{"type":"STATE_SNAPSHOT","snapshot":` + deep + `}`, reason: agui.ReasonTooDeep,
 			patches: []string{`{"type":"STATE_DELTA","delta":[{"op":"copy","from":"","path":"` + strings.Repeat("/a", 299) + `/b%d"}]}`},
 		},
 		"activity, too large": {
-			first: `{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"PLAN","content":{"n":0}}`, reason: agui.ReasonTooLarge,
-			patches: []string{`{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"PLAN","patch":[{"op":"add","path":"/b%d","value":"` + large + `"}]}`},
+			first: `{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"PLAN","content":{"x":"` + large + `"}}`, reason: agui.ReasonTooLarge,
+			patches: []string{
+				`{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"PLAN","patch":[{"op":"copy","from":"/x","path":"/b%d"}]}`,
+				`{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"PLAN","patch":[{"op":"add","path":"/b%d","value":"` + large + `"}]}`,
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +50,7 @@ func TestAPatchThatOutgrowsTheBoundsIsWithheld(t *testing.T) {
 			}
 			for i := range 6 {
 				before := string(run.View().State()) + string(run.View().Messages())
-				v := apply(fmt.Sprintf(c.patches[0], i))
+				v := apply(fmt.Sprintf(c.patches[min(i/5, len(c.patches)-1)], i))
 				after := string(run.View().State()) + string(run.View().Messages())
 				if v.Send == (before == after) {
 					t.Fatalf("patch %d: sent %v, changed %v", i, v.Send, before != after)
