@@ -5,6 +5,9 @@ LINT       := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 FUZZTIME   ?= 10s
 VERSION    ?= dev
 TESTFLAGS  ?=
+# Half of the tests' time is waiting: three packages at once are what two cores can do. Those that take longest come first,
+# so that none of them goes on alone.
+LONGEST    := ./agui ./clients/typescript ./transport/console ./cmd/aguihub ./e2e ./stream
 
 .PHONY: run build console setup test charts examples lint fuzz chaos bench benchmarks sweep clean
 
@@ -22,7 +25,7 @@ setup: ## redis-server and the official client, where missing
 
 test: setup ## all tests, with the race detector
 	$(GO) vet ./...
-	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
+	$(GO) test -race -p 3 -timeout 20m $(TESTFLAGS) $(LONGEST) ./...
 
 examples: setup ## the examples with CopilotKit and assistant-ui alone, in a browser
 	$(GO) test -count 1 -v -run '^TestExamples$$' ./clients/typescript
