@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long anything may take that is waited for. It only matters to failing tests.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // eventually looks at other processes until ok.
 func eventually(tb testing.TB, what string, ok func() bool) {

@@ -84,7 +84,7 @@ func TestAViewerSeesTheUsersMessageOfALiveRun(t *testing.T) {
 			_, _, text = g.do(t, "GET", path, viewer, "")
 		}()
 	}
-	for deadline := time.Now().Add(3 * time.Second); g.Service.Figures().Subscribers < 2; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); g.Service.Figures().Subscribers < 2; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody is attached")
 		}

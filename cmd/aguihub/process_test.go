@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long anything may take that is waited for. It only matters to failing tests.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // binary is the program, built once.
 var binary string

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a server may take to serve.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // WaitFor polls until ok returns nil, for half a minute at most.
 func WaitFor(ctx context.Context, what string, ok func(ctx context.Context) error) error {

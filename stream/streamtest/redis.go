@@ -18,7 +18,7 @@ import (
 
 const (
 	// patience is how long anything may take that is waited for. It only matters to failing tests.
-	patience = 20 * time.Second
+	patience = 2 * time.Minute
 	// pollEvery is the pause between two looks at another process.
 	pollEvery = 5 * time.Millisecond
 	// portAttempts is how often a port that somebody else took first is replaced by another.

@@ -31,7 +31,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(oracle.Keep(m)) }
 
 // patience is how long anything may take that is waited for. It only matters to failing tests.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // rig is a hub in memory that calls agents.
 type rig struct {

@@ -40,7 +40,7 @@ const (
 )
 
 // patience is how long anything may take that is waited for. It only matters to failing tests.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // log is what the tests read back from.
 type log interface {

@@ -33,7 +33,7 @@ func TestFramesRightBehindTheHandshake(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer func() { _ = c.Close() }()
-				_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+				_ = c.SetDeadline(time.Now().Add(time.Minute))
 				request := "GET /v1/runs/r1/ws HTTP/1.1\r\nHost: localhost\r\n" + head + "Sec-WebSocket-Version: 13\r\n" +
 					"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: ag-ui.bearer.x\r\nSec-WebSocket-Protocol: " + linesName + "\r\n\r\n"
 				if _, err := c.Write(slices.Concat([]byte(request), frames[:cut])); err != nil {

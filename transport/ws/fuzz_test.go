@@ -64,7 +64,7 @@ func (f *fixture) answer(t *testing.T, sent []byte, piece int) (code int) {
 	t.Helper()
 	r := f.dialDeflating(t, "/v1/runs/r1/ws", linesName)
 	defer func() { _ = r.Close() }()
-	_ = r.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = r.SetDeadline(time.Now().Add(time.Minute))
 	for b := sent; len(b) > 0; b = b[min(piece, len(b)):] {
 		if _, err := r.Write(b[:min(piece, len(b))]); err != nil {
 			code = cutOff

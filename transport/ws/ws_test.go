@@ -109,7 +109,7 @@ func (f *fixture) dialWith(tb testing.TB, path string, options *websocket.DialOp
 
 func deadline(tb testing.TB) context.Context {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	tb.Cleanup(cancel)
 	return ctx
 }
