@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"sync"
 )
 
 // ErrCheckpoint says that bytes are no checkpoint or conversation that this version can read: damaged, of another
@@ -128,6 +129,15 @@ func eachInputMessage(input []byte, visit func([]byte)) {
 	}
 }
 
+// compressors are *gzip.Writer: each keeps over a megabyte, many times what most checkpoints weigh.
+var compressors = sync.Pool{New: func() any {
+	z, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // of the level alone
+	}
+	return z
+}}
+
 // finish compresses what was packed behind the header.
 func (p *packer) finish(header string, limit int) ([]byte, error) {
 	if len(p.out) > limit {
@@ -136,12 +146,13 @@ func (p *packer) finish(header string, limit int) ([]byte, error) {
 	var out bytes.Buffer
 	out.Grow(len(header) + len(p.out)/4 + 256)
 	out.WriteString(header)
-	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	z := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(z)
+	z.Reset(&out)
+	_, err := z.Write(p.out)
+	err = errors.Join(err, z.Close())
+	z.Reset(io.Discard) // and lets go of out
 	if err != nil {
-		return nil, err
-	}
-	_, err = z.Write(p.out)
-	if err := errors.Join(err, z.Close()); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
