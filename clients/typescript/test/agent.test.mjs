@@ -4,7 +4,7 @@ import fs from "node:fs";
 import http from "node:http";
 import zlib from "node:zlib";
 import { after, before, test } from "node:test";
-import { agentAt, difference, eventually, here, holds, Hub, inputOf, long, Proxy, sleep, textRun, uid, watch } from "./lib.mjs";
+import { agentAt, difference, eventually, here, holds, Hub, inputOf, long, patience, Proxy, sleep, textRun, timeout, uid, watch } from "./lib.mjs";
 
 let hub, agentServer, answered;
 before(async () => {
@@ -319,7 +319,7 @@ test("a watched thread that is left between two runs is watched no more", async 
   const w = agent.watchThread();
   await eventually(() => texts(agent).includes("a") && !agent.flight, "the first run");
   await agent.detachActiveRun();
-  await Promise.race([w.done, sleep(5_000).then(() => assert.fail("it is watched"))]);
+  await Promise.race([w.done, timeout(patience).then(() => assert.fail("it is watched"))]);
   await eventually(() => proxy.sockets.size === 0, "the end of the connection");
   await w.stop();
 });
@@ -330,7 +330,7 @@ test("a look-up that is never answered doesn't keep connectAgent() from its end"
   await hub.pub.announce(run, thread);
   proxy.swallow = /^GET \/v1\/threads\/[^/]* /;
   const agent = agentAt(proxy.url, { threadId: thread, timing: { answer: 100 } });
-  await Promise.race([agent.connectAgent(), sleep(5_000).then(() => assert.fail("it waits"))]);
+  await Promise.race([agent.connectAgent(), timeout(patience).then(() => assert.fail("it waits"))]);
   assert.deepEqual(texts(agent), ["a"]);
 });
 
