@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aguihub/aguihub/agui"
@@ -40,6 +41,8 @@ type body struct {
 	turn    *writer           // what others know of it who want to write the run
 	cause   func() error      // why it was interrupted
 	begun   time.Time         // when the item that is being read began; zero between items
+	held    int               // bytes of that item
+	partial *atomic.Int64     // of all bodies
 	event   agui.Event        // scratch
 }
 
@@ -61,6 +64,7 @@ func newBody(cfg Config, form format, run *publish.Run, rc *http.ResponseControl
 // copy appends what r holds, and returns why it went no further; nil at its end. The run is released.
 func (b *body) copy(ctx context.Context, r io.Reader) error {
 	err := b.read(ctx, r)
+	_ = b.hold(0)
 	if b.inputAt >= 0 && b.taken == 0 && err == nil {
 		err = b.reject(b.inputAt, &publish.InvalidError{
 			Path: "/input", Reason: agui.ReasonIllegal, Detail: "/input: it goes with the first event, and none came",
@@ -133,13 +137,32 @@ func (b *body) read(ctx context.Context, r io.Reader) error {
 func (b *body) feed(piece []byte, emit func(item) error) error {
 	before := b.index
 	err := b.fed(b.dec.feed(piece, emit))
+	held := b.held + len(piece)
 	switch {
 	case !b.dec.within():
-		b.begun = time.Time{}
+		b.begun, held = time.Time{}, 0
 	case b.begun.IsZero() || b.index != before:
-		b.begun = time.Now()
+		b.begun, held = time.Now(), len(piece)
+	}
+	if full := b.hold(held); err == nil {
+		err = full
 	}
 	return err
+}
+
+// hold notes how much of an item there is that isn't complete. It fails where all bodies together hold too much; those that
+// hold little may always go on.
+func (b *body) hold(n int) error {
+	n = min(n, b.cfg.MaxEvent) // what is beyond isn't kept
+	all := b.partial.Add(int64(n - b.held))
+	grows := n > b.held
+	if b.held = n; grows && n > pieceBytes && all > b.cfg.MaxPartial {
+		return &transport.Error{
+			Status: http.StatusServiceUnavailable, Code: "ingest_busy", RetryAfter: 2 * time.Second,
+			Message: "too many large events are on their way at once; what had come complete is appended",
+		}
+	}
+	return nil
 }
 
 // patience is for how long the next read may wait: idle, or what of it is left to the item that is being read.

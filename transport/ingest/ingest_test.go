@@ -307,6 +307,40 @@ func TestASilentBody(t *testing.T) {
 	})
 }
 
+// TestEventsThatDoNotComeToTheirEndFillNoMemory refuses an event that makes them too much, and gives back what it held.
+func TestEventsThatDoNotComeToTheirEndFillNoMemory(t *testing.T) {
+	r := newRig(t, memory(t), ingest.Config{MaxPartial: 200 << 10})
+	event := func(kib int) string {
+		return `{"type":"CUSTOM","name":"x","value":"` + strings.Repeat("x", kib<<10) + `"}`
+	}
+	for _, kind := range []string{lines, sse, jsonType} {
+		t.Run(kind, func(t *testing.T) {
+			body := map[string]string{lines: nd(started, event(300)), sse: sent(started, event(300)), jsonType: array(started, event(300))}[kind]
+			rep := r.post(t, kind, strings.NewReader(body))
+			want(t, rep.short(), "503 ingest_busy 1")
+			if rep.header.Get("Retry-After") == "" {
+				t.Error("no Retry-After")
+			}
+			want(t, r.post(t, lines, strings.NewReader(nd(event(150)))).short(), "200  1")
+		})
+	}
+	w, got := r.live(t, lines)
+	write(t, w, event(150)[:140<<10])
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for r.server.Partial() < 140<<10 {
+		<-ticker.C
+	}
+	rep := r.post(t, lines, strings.NewReader(nd(event(150))), func(req *http.Request) { req.URL.Path = "/v1/runs/r2/events" })
+	want(t, rep.short(), "503 ingest_busy 0")
+	write(t, w, event(150)[140<<10:]+"\n")
+	_ = w.Close()
+	want(t, (<-got).short(), "200  1")
+	if n := r.server.Partial(); n != 0 {
+		t.Errorf("%d bytes are held", n)
+	}
+}
+
 func TestARunHasOneWriter(t *testing.T) {
 	r := newRig(t, memory(t), ingest.Config{TurnTimeout: 30 * time.Millisecond})
 	w, got := r.live(t, sse)

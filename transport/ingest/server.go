@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -28,6 +29,8 @@ const (
 	DefaultMaxJSON = 32 << 20
 	// DefaultIdleTimeout leaves an agent time to think: models that reason and slow tools are silent for minutes.
 	DefaultIdleTimeout = 5 * time.Minute
+	// DefaultMaxPartial is what 32 of the largest events weigh.
+	DefaultMaxPartial = 256 << 20
 	// DefaultTurnTimeout is for senders of single events who don't wait for the answer before the next.
 	DefaultTurnTimeout = 5 * time.Second
 )
@@ -55,6 +58,9 @@ type Config struct {
 	// IdleTimeout is for how long a body may pause, and how long an item of it may take from its first byte to its last,
 	// so that a byte now and then isn't enough. 0 means [DefaultIdleTimeout].
 	IdleTimeout time.Duration
+	// MaxPartial is how many bytes of events that haven't come complete all bodies may hold together. Beyond that none that
+	// holds more than a piece may grow. 0 means [DefaultMaxPartial].
+	MaxPartial int64
 	// Threads tells of what thread a run is before it is opened; nil leaves that to what Open finds.
 	Threads Threads
 	// TurnTimeout is for how long a request waits for another one of this process that writes the same run. 0 means
@@ -63,7 +69,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if c.MaxEvent < 0 || c.MaxJSON < 0 || c.IdleTimeout < 0 || c.TurnTimeout < 0 {
+	if c.MaxEvent < 0 || c.MaxJSON < 0 || c.IdleTimeout < 0 || c.TurnTimeout < 0 || c.MaxPartial < 0 {
 		return c, errors.New("ingest: a limit is negative")
 	}
 	if c.MaxEvent == 0 {
@@ -71,6 +77,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxJSON == 0 {
 		c.MaxJSON = DefaultMaxJSON
+	}
+	if c.MaxPartial == 0 {
+		c.MaxPartial = DefaultMaxPartial
 	}
 	if c.IdleTimeout == 0 {
 		c.IdleTimeout = DefaultIdleTimeout
@@ -89,6 +98,8 @@ type Server struct {
 	group  *transport.Group
 	turns  turns
 	counts counts
+
+	partial atomic.Int64 // bytes of events that haven't come complete
 }
 
 // New returns a server that writes through opener. When ctx ends bodies are read no further: what of them has arrived is
@@ -178,7 +189,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 		return otherThread(caller, run)
 	}
 	b := newBody(s.cfg, form, opened, http.NewResponseController(w), ans)
-	b.caller, b.turn = caller, turn
+	b.caller, b.turn, b.partial = caller, turn, &s.partial
 	b.counted, b.heeds = sequence != nil, heeds
 	ctx, end := caller.Until(ctx)
 	defer end()
