@@ -153,7 +153,7 @@ func TestEveryQuietRunIsLookedAtInTime(t *testing.T) {
 			stop()
 			delete(stops, gone)
 			mu.Lock()
-			delete(last, string(log.Keys().Run(run)))
+			delete(last, log.Keys().Run(run))
 			mu.Unlock()
 		}
 		synctest.Wait()
@@ -164,7 +164,7 @@ func TestEveryQuietRunIsLookedAtInTime(t *testing.T) {
 		}
 		for n, stop := range stops {
 			stop()
-			if when, some := last[string(log.Keys().Run(RunID(fmt.Sprint("r", n))))]; !some || time.Since(when) > tail.cfg.Look+maxWakeGap {
+			if when, some := last[log.Keys().Run(RunID(fmt.Sprint("r", n)))]; !some || time.Since(when) > tail.cfg.Look+maxWakeGap {
 				t.Errorf("r%d: %v ago", n, time.Since(when))
 			}
 		}

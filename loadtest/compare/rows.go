@@ -121,8 +121,11 @@ func (f field) latency() row {
 	single := w
 	single.Subscribers = 1
 	trials := append(f.subprotocols(judged, w), f.peer(load.CentrifugoOptions{Name: peer}, w)...)
-	trials = append(trials, trial{name: one, party: load.XRead(one), workload: single}, trial{name: crowd, party: load.XRead(crowd), workload: w})
-	trials = append(trials, trial{name: raw, party: load.RawTCP(raw, f.config.Self), workload: w})
+	trials = append(trials,
+		trial{name: one, party: load.XRead(one), workload: single},
+		trial{name: crowd, party: load.XRead(crowd), workload: w},
+		trial{name: raw, party: load.RawTCP(raw, f.config.Self), workload: w},
+	)
 	return row{
 		name: "latency", rounds: 3, unit: "ms", value: p99, trials: trials,
 		note:   "One XREAD reader is written to once; the last of 200 subscribers waits for 199 writes before its own, so that its bound is a program that writes to as many and does nothing else.",
