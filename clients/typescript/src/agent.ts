@@ -3,7 +3,7 @@ import type { RunAgentParameters, RunAgentResult } from "@ag-ui/client";
 import { Observable } from "rxjs";
 import { HubError, refusal } from "./errors.js";
 import { Flight, type FlightHost } from "./flight.js";
-import { Own, type Taking } from "./keep.js";
+import { Own, type Taking, withActivitiesOf } from "./keep.js";
 import { Link, type LinkHost, type Target } from "./link.js";
 import type { HubAgentOptions } from "./options.js";
 import { baseOf, cancel, goesOn, request, type RunSummary, runsOf } from "./request.js";
@@ -393,6 +393,7 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
       f.taking = undefined;
       snapshot.messages = this.own.protect(listed, messages, how);
       if (how?.anew && !how.keepAll) mutation = { messages: [] };
+      else if (this.keepsActivities) mutation = { ...mutation, messages: withActivitiesOf(snapshot.messages, messages) };
       if (how?.state) mutation = { ...mutation, state: {} };
       this.own.note({ ...event, messages: listed } as unknown as BaseEvent, messages);
       return mutation;
@@ -423,6 +424,11 @@ export class HubAgent extends AbstractAgent implements LinkHost, FlightHost {
   }
 
   private get repeatsCalls(): boolean {
+    return this.version <= 57;
+  }
+
+  // Up to 0.0.57 the reducer keeps the activities that it holds, whatever a snapshot says of them.
+  private get keepsActivities(): boolean {
     return this.version <= 57;
   }
 

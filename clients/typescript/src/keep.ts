@@ -54,6 +54,12 @@ export class Own {
   }
 }
 
+/** What a client holds, its activities as a snapshot has them; as they are where that has none. */
+export function withActivitiesOf(listed: readonly Message[], held: readonly Message[]): Message[] {
+  const told = new Map(listed.filter((m) => m.role === "activity").map((m) => [m.id, m]));
+  return held.flatMap((m) => (m.role !== "activity" || told.size === 0 ? [m] : (told.get(m.id) ?? [])));
+}
+
 /** Puts each of own behind the message that it follows in held, or first. Agents exist whose messages share an id. */
 function weave(listed: Message[], own: Message[], held: readonly Message[]): Message[] {
   const mine = new Set(own);

@@ -88,6 +88,16 @@ test("a connection goes on where the last one ended, with the default catch-up",
   assert.equal(agent.reconnects, 1);
 });
 
+test("an activity is as the last snapshot has it, whatever the client held", async (t) => {
+  const activity = (id, content) => ({ type: "ACTIVITY_SNAPSHOT", messageId: id, activityType: "PLAN", content, replace: true });
+  const held = (id, content) => ({ id, role: "activity", activityType: "PLAN", content });
+  const hub = await scripted(t, (ws) => { ws.send([bracket(1, "1-0.x").replace(line({ control: "live", id: "1-0.x" }), `${line({ event: { type: "MESSAGES_SNAPSHOT", messages: [] } })}\n$&`), line({ id: "2-0.x", event: activity("a", { n: 1 }) }), line({ id: "3-0.x", event: activity("b", { n: 1 }) })].join("\n"), () => ws.terminate()); },
+    (ws) => { ws.send([line({ control: "attached", run: "r" }), line({ control: "catchup", from: "3-0.x", mode: "snapshot" }), line({ event: { type: "MESSAGES_SNAPSHOT", messages: [held("a", { n: 2 }), held("c", { n: 3 })] } }), line({ control: "live", id: "4-0.x" }), line({ id: "5-0.x", event: events.at(-1) })].join("\n")); ws.close(1000); });
+  const agent = agentAt(hub.url, { runId: "r", threadId: "t" });
+  await agent.connectAgent();
+  assert.deepEqual(agent.messages.map((m) => [m.id, m.content]), [["a", { n: 2 }], ["c", { n: 3 }]]);
+});
+
 test("a token is offered as a subprotocol, and a new one is asked for where it is refused", async (t) => {
   const hub = await scripted(t, (ws) => ws.close(4401, "expired"), whole);
   const asked = [];
