@@ -16,7 +16,7 @@ import (
 // settledBy is how soon after the last subscriber has left a hub must hold nothing for subscribers any more; feedsBy is
 // how soon the runs that it follows are let go, which it does when nobody used them for 30 s.
 const (
-	settledBy = 10 * time.Second
+	settledBy = 30 * time.Second
 	feedsBy   = 60 * time.Second
 	// spareGoroutines is how many more there may be than when the hub had started: connections to Redis that are kept.
 	spareGoroutines = 40

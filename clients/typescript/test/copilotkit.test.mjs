@@ -235,7 +235,7 @@ describe("HubRunner", { concurrency: 8 }, () => {
     });
     await new Promise((r) => server.listen(0, "127.0.0.1", r));
     t.after(() => { server.close(); server.closeAllConnections(); });
-    const r = runner({ url: `http://127.0.0.1:${server.address().port}`, patience: 4_000 });
+    const r = runner({ url: `http://127.0.0.1:${server.address().port}`, patience: 20_000 });
     const s = start(r, id, new Played(async (say) => textRun(id.runId, id.threadId, ["a"]).forEach(say))).subscribe({ error: () => {} });
     await eventually(() => r.active.size === 0, "the end");
     s.unsubscribe();
