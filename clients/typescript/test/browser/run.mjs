@@ -8,6 +8,6 @@ import { withHub } from "../hub.mjs";
 const dir = path.join(import.meta.dirname, "..", process.argv[2]);
 withHub((env) => {
   const files = fs.readdirSync(dir).filter((f) => f.endsWith(".test.mjs")).map((f) => path.join(dir, f));
-  const args = ["--test", "--test-reporter=spec", "--test-concurrency=1", "--test-timeout=600000", ...files];
+  const args = ["--test", "--test-reporter=spec", "--test-concurrency=2", "--test-timeout=600000", ...files];
   return spawnSync(process.execPath, args, { env, stdio: "inherit" }).status !== 0;
 });
