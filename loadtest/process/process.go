@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -20,7 +21,7 @@ import (
 // patience is how long a server may take to serve.
 const patience = time.Minute
 
-// WaitFor polls until ok returns nil, for half a minute at most.
+// WaitFor polls until ok returns nil, for a minute at most.
 func WaitFor(ctx context.Context, what string, ok func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -47,15 +48,25 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// Ports that FreePort looks through: below those that the kernel gives to outgoing connections, of which a load has
+// thousands, and one of them would soon have what was free a moment ago.
+const (
+	firstPort = 10_000
+	ports     = 22_000
+)
+
 // FreePort is a port of loopback that nobody listens on now.
-func FreePort(ctx context.Context) (string, error) {
+func FreePort(ctx context.Context) (port string, err error) {
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("a free port: %w", err)
+	for range 100 {
+		var l net.Listener
+		port = strconv.Itoa(firstPort + rand.N(ports))
+		if l, err = config.Listen(ctx, "tcp", "127.0.0.1:"+port); err == nil {
+			_ = l.Close()
+			return port, nil
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+	return "", fmt.Errorf("a free port: %w", err)
 }
 
 // BuildHub builds the hub's program into dir. It must be called inside the module.
