@@ -44,7 +44,7 @@ type wakes struct {
 	swept   bool      // because of a sweep
 	looks   int       // of sweeps since it was last read
 	missed  bool      // it is to be read again once its followers have taken what they were given
-	owed    time.Time // when a sweep found what no wake-up had told of, until one does or there is another look or wake-up
+	owed    time.Time // when a sweep found what no wake-up had told of; zero once that is decided
 	held    time.Time // until when it is left to blocked reads
 }
 

@@ -2,13 +2,15 @@
 package typescript_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/aguihub/aguihub/loadtest/process"
 )
 
 // TestClient runs npm test, with a hub of this tree. AGUIHUB_SWEEP=1 makes it the long form.
@@ -31,9 +33,8 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
-		hub = filepath.Join(dir, "aguihub")
-		if out, err := exec.Command("go", "build", "-o", hub, "../../cmd/aguihub").CombinedOutput(); err != nil {
-			panic(fmt.Sprintf("go build: %v\n%s", err, out))
+		if hub, err = process.BuildHub(context.Background(), dir); err != nil {
+			panic(err)
 		}
 		return m.Run()
 	}())

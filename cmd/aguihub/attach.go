@@ -16,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/aguihub/aguihub/backfill"
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/transport"
 )
@@ -247,7 +248,7 @@ func (c *attachCommand) print(con stdio, data []byte) error {
 }
 
 // unknownRun is what a hub says of a run of which it may tell nothing.
-const unknownRun = "the run is unknown"
+var unknownRun = transport.ErrorFor(backfill.ErrUnknownRun).Message
 
 // nothingBegins is what a run is like whose RUN_STARTED is missing or withheld.
 const nothingBegins = "entries are there, but none begins it"

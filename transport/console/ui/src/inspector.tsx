@@ -1,6 +1,6 @@
 import { Component, createRef } from "preact";
 import { copy } from "./copy";
-import { now, soon } from "./draw";
+import { soon } from "./draw";
 import { isActive, type Run } from "./hub";
 import type { Session } from "./session";
 import { brief, families, type Row } from "./timeline";
@@ -27,7 +27,6 @@ export class Inspector extends Component<InspectorProps> {
       const step = e.key === "ArrowRight" ? 1 : e.key === "ArrowLeft" ? -1 : 0;
       if (!step) return;
       onTab(tabs[(tabs.indexOf(tab) + step + tabs.length) % tabs.length]!);
-      now();
       document.querySelector<HTMLElement>("[role=tab][aria-selected=true]")?.focus();
     };
     return (

@@ -166,7 +166,7 @@ class App extends Component {
 
   private choose(tab: Tab): void {
     this.tab = tab;
-    soon();
+    now();
   }
 
   override render() {
