@@ -75,7 +75,7 @@ describe("HubRunner", { concurrency: 8 }, () => {
     const agent = new Played(async (say, { threadId, runId }) => {
       const events = textRun(runId, threadId, [..."abcdef"]);
       for (const e of events.slice(0, 4)) say(e);
-      await sleep(4_000); // the upload's token ends
+      await Promise.all([sleep(4_000), eventually(() => tokens.includes(true))]); // the upload's token ends, whenever it was asked for
       for (const e of events.slice(4)) say(e);
     });
     const events = await all(start(here, id, agent));
