@@ -167,13 +167,27 @@ func (n talkative) Write(f func(uintptr) bool) error {
 	return n.RawConn.Write(f)
 }
 
-// A run that never pauses must not have a hand to itself.
+// A run that never pauses must not have a hand to itself. The connection is the test's own, of which no other goroutine knows.
 func TestAHandServesOthersBeforeItServesTheSameAgain(t *testing.T) {
-	f := start(t, backfill.Config{}, transport.Config{PingEvery: time.Hour})
+	f := start(t, backfill.Config{}, transport.Config{})
+	f.server.hands.close()
+	f.server.hands = newHands() // of which ours is the only one
 	f.Begin(t, "r1", "t1")
-	f.dial(t, "/v1/runs/r1/ws", linesName).until("live")
-	f.atRest()
-	c := f.server.snapshot(nil)[0]
+	l, d := new(net.ListenConfig), new(net.Dialer)
+	peers, err := l.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peers.Close()
+	conn, err := d.DialContext(t.Context(), "tcp", peers.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := newConn(f.server, lines)
+	c.ctx, c.cancel = context.WithCancelCause(t.Context())
+	defer c.cancel(nil)
+	c.socket = newSocket(f.server, conn)
 	passes := 0
 	c.socket.raw = talkative{c.socket.raw, func() {
 		if passes++; passes < 50 {
@@ -181,16 +195,18 @@ func TestAHandServesOthersBeforeItServesTheSameAgain(t *testing.T) {
 			c.pingDue.Store(true)
 		}
 	}}
-	f.server.hands.close()
-	f.server.hands = newHands() // of which ours is the only one for now
+	if c.session, err = f.Service.Attach(c.ctx, backfill.Request{Run: "r1"}); err != nil {
+		t.Fatal(err)
+	}
+	defer c.session.Close()
+	c.work() // until there is nothing more to do
+	passes = 0
 	c.state.Store(queued)
 	c.pingDue.Store(true)
 	c.turn(newHand())
 	if passes != 1 || c.state.Load() != queued || len(f.server.hands.queue) != 1 {
 		t.Errorf("%d passes", passes)
 	}
-	passes = 50
-	f.server.keeper.Go(f.server.hands.work)
 }
 
 // TestAPingThatAHandHadToLeave: the peer has the whole time to answer from when it was written.
