@@ -174,7 +174,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ans *answer) error
 	defer leave()
 	ctx, replace := context.WithCancelCause(ctx)
 	defer replace(nil)
-	turn := &writer{sequence: sequence, leave: func() { replace(errReplaced) }}
+	turn := &writer{sequence: sequence, began: time.Now(), leave: func() { replace(errReplaced) }}
 	done, err := s.turns.wait(r.Context(), run, turn, s.cfg.TurnTimeout)
 	if err != nil {
 		return openError(err)

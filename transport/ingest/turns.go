@@ -18,11 +18,15 @@ var errReplaced = errors.New("ingest: replaced by another request")
 type writer struct {
 	sequence *publish.Sequence // nil where the sender doesn't count
 	leave    func()            // has it end soon; called once at most, from any goroutine
-	heard    atomic.Int64      // when its body last brought something, in Unix nanoseconds
+	began    time.Time
+	heard    atomic.Int64 // how long after began its body last brought something: no clock that is set makes it silent
 }
 
 // hear notes that its body brought something.
-func (w *writer) hear() { w.heard.Store(time.Now().UnixNano()) }
+func (w *writer) hear() { w.heard.Store(int64(time.Since(w.began))) }
+
+// silence is for how long its body has brought nothing.
+func (w *writer) silence() time.Duration { return time.Since(w.began) - time.Duration(w.heard.Load()) }
 
 // succeeds says whether w may write in place of one that is under way: as who takes the run over, or as a retry of a
 // request whose connection a network has lost without a word, which a hub sees by its silence only.
@@ -34,7 +38,7 @@ func (w *writer) succeeds(other *writer, silence time.Duration) bool {
 	case a.Epoch != b.Epoch:
 		return a.Epoch > b.Epoch
 	default:
-		return a.Producer == b.Producer && time.Since(time.Unix(0, other.heard.Load())) >= silence
+		return a.Producer == b.Producer && other.silence() >= silence
 	}
 }
 
