@@ -255,7 +255,11 @@ func TestHundredsThatComeAndGo(t *testing.T) {
 	stop := make(chan struct{})
 	var publishing, leaving sync.WaitGroup
 	publishing.Go(func() {
-		for large := tt.Text(strings.Repeat("x", 30<<10)); ; {
+		large := tt.Text(strings.Repeat("x", 30<<10))
+		for i := 0; ; i++ {
+			if i == 500 { // the conversation stays one that can be attached to, however long this takes
+				large = `{"type":"CUSTOM","name":"n","value":"` + strings.Repeat("x", 30<<10) + `"}`
+			}
 			select {
 			case <-stop:
 				return

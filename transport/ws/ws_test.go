@@ -30,9 +30,11 @@ type fixture struct {
 	url    string // without the scheme's "http"
 }
 
-// start listens on a real socket.
+// start listens on a real socket. There are no pings but those that a test asks for: a machine may be so slow that one comes
+// into a test that is about something else, to a peer that doesn't answer it.
 func start(tb testing.TB, service backfill.Config, config transport.Config) *fixture {
 	tb.Helper()
+	config.PingEvery, config.PongWait = 10_000*time.Hour, time.Minute
 	var lc net.ListenConfig
 	l, err := lc.Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
