@@ -24,9 +24,9 @@ func TestConnectionsThatNeverAskAreCounted(t *testing.T) {
 	lender := httptest.NewTLSServer(ok)
 	certificates := lender.TLS.Certificates
 	lender.Close()
-	serve := func(withTLS bool, patience time.Duration) string {
+	serve := func(withTLS bool, patience, idle time.Duration) string {
 		server := &http.Server{
-			Handler: ok, ReadHeaderTimeout: patience, IdleTimeout: 150 * time.Millisecond, MaxHeaderBytes: 16 << 10,
+			Handler: ok, ReadHeaderTimeout: patience, IdleTimeout: idle, MaxHeaderBytes: 16 << 10,
 			TLSConfig: &tls.Config{Certificates: certificates}, ErrorLog: log.New(io.Discard, "", 0),
 		}
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,9 +50,12 @@ func TestConnectionsThatNeverAskAreCounted(t *testing.T) {
 		})
 		return l.Addr().String()
 	}
-	// Who is to be in time always is, however slow this machine.
-	plain, encrypted := serve(false, time.Minute), serve(true, time.Minute)
-	plainSoon, encryptedSoon := serve(false, 300*time.Millisecond), serve(true, 300*time.Millisecond)
+	// Who is to be in time always is, however slow this machine: but for a first request, or a handshake, of one who is too
+	// late behind it, which have two seconds.
+	const soon, later = 300 * time.Millisecond, 2 * time.Second
+	plain, encrypted, plainIdle := serve(false, time.Minute, time.Minute), serve(true, time.Minute, time.Minute), serve(false, time.Minute, soon)
+	plainSoon, encryptedSoon := serve(false, soon, time.Minute), serve(true, soon, time.Minute)
+	plainLater, encryptedLater := serve(false, later, time.Minute), serve(true, later, time.Minute)
 	const request = "GET / HTTP/1.1\r\nHost: a\r\n"
 	for name, c := range map[string]struct {
 		address    string
@@ -62,14 +65,14 @@ func TestConnectionsThatNeverAskAreCounted(t *testing.T) {
 	}{
 		"nothing is sent":                   {address: plainSoon, slow: 1},
 		"a handshake isn't begun":           {address: encryptedSoon, slow: 1},
-		"nothing is sent behind it":         {address: encryptedSoon, overTLS: true, slow: 1},
+		"nothing is sent behind it":         {address: encryptedLater, overTLS: true, slow: 1},
 		"a header doesn't end":              {address: plainSoon, send: request, slow: 1},
 		"a header doesn't end, over TLS":    {address: encryptedSoon, overTLS: true, send: request, slow: 1},
 		"a header is too large":             {address: plain, send: request + "X: " + strings.Repeat("x", 40<<10), big: 1},
 		"a header is too large, over TLS":   {address: encrypted, overTLS: true, send: request + "X: " + strings.Repeat("x", 40<<10), big: 1},
 		"one is answered":                   {address: plain, send: request + "Connection: close\r\n\r\n"},
-		"one is answered, and no more come": {address: plain, send: request + "\r\n"},
-		"the second doesn't end":            {address: plainSoon, send: request + "\r\n", more: request, slow: 1},
+		"one is answered, and no more come": {address: plainIdle, send: request + "\r\n"},
+		"the second doesn't end":            {address: plainLater, send: request + "\r\n", more: request, slow: 1},
 		"the second is too large":           {address: encrypted, overTLS: true, send: request + "\r\n", more: request + "X: " + strings.Repeat("x", 40<<10), big: 1},
 		"what is sent is no HTTP":           {address: plain, send: "hello\r\n\r\n"},
 		"what is sent is no TLS":            {address: encrypted, send: request + "\r\n"},

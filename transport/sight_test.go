@@ -69,9 +69,10 @@ func TestWhoLacksTheScopeInputSeesNoSecrets(t *testing.T) {
 
 // A viewer who is attached when a run starts gets the user's message, which stands in the input, by a snapshot.
 func TestAViewerSeesTheUsersMessageOfALiveRun(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t)
 	g.secretive(t, "r1", "t1")
-	viewer := token(t, auth.Rights{Scopes: []auth.Scope{auth.Attach}, Threads: []string{"t1"}}, 4*time.Second)
+	viewer := token(t, auth.Rights{Scopes: []auth.Scope{auth.Attach}, Threads: []string{"t1"}}, brief)
 	got := make(chan string, 2)
 	for _, path := range []string{"/v1/threads/t1/ws", "/v1/threads/t1/sse"} {
 		go func() {
