@@ -66,7 +66,7 @@ func TestARunAlwaysEnds(t *testing.T) {
 		_, _ = io.Copy(io.Discard, q.Body) // net/http sees a client leave only behind its body
 		<-q.Context().Done()
 	}
-	const brief = 40 * time.Millisecond
+	const brief, later = 40 * time.Millisecond, 3 * time.Second // later than what an agent says before, however slow this machine
 	for name, c := range map[string]struct {
 		limits bridge.Limits
 		handle http.HandlerFunc
@@ -89,8 +89,8 @@ func TestARunAlwaysEnds(t *testing.T) {
 		"broken off at once": {code: "agent_unreachable", handle: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 		"a malformed end":    {code: "invalid_end", opened: true, handle: func(w http.ResponseWriter, q *http.Request) { started(w, q); say(w, `{"type":"RUN_ERROR"}`) }},
 		"no answer":          {code: "agent_timeout", limits: bridge.Limits{FirstByte: brief}, handle: hang},
-		"silence":            {code: "agent_timeout", opened: true, limits: bridge.Limits{Silence: brief}, handle: func(w http.ResponseWriter, q *http.Request) { started(w, q); hang(w, q) }},
-		"too long":           {code: "agent_timeout", opened: true, limits: bridge.Limits{Total: brief}, handle: func(w http.ResponseWriter, q *http.Request) { started(w, q); hang(w, q) }},
+		"silence":            {code: "agent_timeout", opened: true, limits: bridge.Limits{Silence: later}, handle: func(w http.ResponseWriter, q *http.Request) { started(w, q); hang(w, q) }},
+		"too long":           {code: "agent_timeout", opened: true, limits: bridge.Limits{Total: later}, handle: func(w http.ResponseWriter, q *http.Request) { started(w, q); hang(w, q) }},
 		"its own error": {code: "quota", handle: func(w http.ResponseWriter, _ *http.Request) {
 			say(w, `{"type":"RUN_ERROR","message":"no","code":"quota"}`)
 		}},
@@ -100,6 +100,7 @@ func TestARunAlwaysEnds(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			called := agent(t, "a", c.handle)
 			called.Limits = c.limits
 			r := newRig(t, bridge.Config{}, called)
