@@ -236,14 +236,17 @@ func TestAStreamIsAppendedAsItArrives(t *testing.T) {
 }
 
 func TestASilentBody(t *testing.T) {
+	const late = 2 * time.Second // later than what was sent before is read, however slow this machine
 	t.Run("is given up", func(t *testing.T) {
-		r := newRig(t, memory(t), ingest.Config{IdleTimeout: 30 * time.Millisecond})
+		t.Parallel()
+		r := newRig(t, memory(t), ingest.Config{IdleTimeout: late})
 		conn := r.dial(t)
 		write(t, conn, head+sse+"\r\nContent-Length: 100000\r\n\r\n"+sent(started))
 		want(t, answerOn(t, conn).short(), "408 idle 1")
 	})
 	t.Run("behind the run's end is as good as ended", func(t *testing.T) {
-		r := newRig(t, memory(t), ingest.Config{IdleTimeout: 30 * time.Millisecond})
+		t.Parallel()
+		r := newRig(t, memory(t), ingest.Config{IdleTimeout: late})
 		conn := r.dial(t)
 		write(t, conn, head+sse+"\r\nContent-Length: 100000\r\n\r\n"+sent(started, finished))
 		want(t, answerOn(t, conn).short(), "200  2")
@@ -255,7 +258,8 @@ func TestASilentBody(t *testing.T) {
 		jsonType: "[" + started + ",{\"type\":\"",
 	} {
 		t.Run("is one that trickles, too: "+kind, func(t *testing.T) {
-			r := newRig(t, memory(t), ingest.Config{IdleTimeout: 150 * time.Millisecond})
+			t.Parallel()
+			r := newRig(t, memory(t), ingest.Config{IdleTimeout: late})
 			conn := r.dial(t)
 			write(t, conn, head+kind+"\r\nContent-Length: 100000\r\n\r\n"+body)
 			stop, stopped := make(chan struct{}), make(chan struct{})
@@ -278,11 +282,12 @@ func TestASilentBody(t *testing.T) {
 		})
 	}
 	t.Run("isn't one whose events come slowly, or comments between them", func(t *testing.T) {
-		r := newRig(t, memory(t), ingest.Config{IdleTimeout: time.Second})
+		t.Parallel()
+		r := newRig(t, memory(t), ingest.Config{IdleTimeout: late})
 		w, got := r.live(t, sse)
 		for i, piece := range []string{sent(started), ": wait\n", sent(open1), ":\n", sent(content1, close1), ": soon\n", sent(finished)} {
 			if i > 0 {
-				time.Sleep(220 * time.Millisecond) // longer in all than the body may pause
+				time.Sleep(late / 5) // longer in all than the body may pause
 			}
 			write(t, w, piece)
 		}
