@@ -284,7 +284,7 @@ func TestEmbeddedExpiresKeysAndWakesReaders(t *testing.T) {
 	}
 	t.Cleanup(e.Close)
 	log, client := connect(t, e.URL()), streamtest.Client(t, e.Addr())
-	tail := log.NewTail(stream.TailConfig{Block: time.Minute})
+	tail := log.NewTail(stream.TailConfig{Block: time.Hour})
 	streamtest.RunTail(t, tail)
 	c := streamtest.NewCollector()
 	t.Cleanup(tail.Follow("r", stream.ID{}, c.Sink))
