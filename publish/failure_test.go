@@ -30,7 +30,7 @@ func TestAFailedWrite(t *testing.T) {
 				w := newWorld(t)
 				run := open(t, w, start)
 				calls := 0
-				w.onAppend = func([]stream.Record) (bool, error) { calls++; return c.keep, c.cause }
+				w.fails(func([]stream.Record) (bool, error) { calls++; return c.keep, c.cause })
 				ok(t, run.Append(t.Context(), event, event, event))
 				began := time.Now()
 				err := run.Flush(t.Context())
@@ -41,7 +41,7 @@ func TestAFailedWrite(t *testing.T) {
 				if tries := c.uncertain > 0; tries != (calls > 1) || time.Since(began) > publish.DefaultWriteTimeout {
 					t.Fatalf("%d calls in %v", calls, time.Since(began))
 				}
-				w.onAppend = nil
+				w.fails(nil)
 				for what, err := range map[string]error{
 					"Append": run.Append(t.Context(), event), "Flush": run.Flush(t.Context()),
 					"Finish": run.Finish(t.Context(), publish.End{}), "Close": run.Close(t.Context()),
@@ -65,12 +65,12 @@ func TestAFailedWrite(t *testing.T) {
 				w := newWorld(t)
 				run := open(t, w, start)
 				left := 5
-				w.onAppend = func([]stream.Record) (bool, error) {
+				w.fails(func([]stream.Record) (bool, error) {
 					if left--; left >= 0 {
 						return kept, stream.ErrUnavailable
 					}
 					return true, nil
-				}
+				})
 				ok(t, run.Append(t.Context(), event, event))
 				ok(t, run.Finish(t.Context(), publish.End{}))
 				wantText(t, types(t, w, "r1"), "RUN_STARTED CUSTOM CUSTOM RUN_FINISHED")
@@ -112,7 +112,7 @@ func TestAFailedWrite(t *testing.T) {
 func TestARegistryThatIsAway(t *testing.T) {
 	t.Run("at the start leaves the log empty", func(t *testing.T) {
 		w := newWorld(t)
-		w.announce = stream.ErrUnavailable
+		w.away(stream.ErrUnavailable)
 		_, err := publisher(t, w, publish.Config{}).Open(t.Context(), start)
 		if bad, is := errors.AsType[*publish.WriteError](err); !is || bad.Unwritten != 1 || bad.Uncertain != 0 {
 			t.Fatal(err)
@@ -124,11 +124,11 @@ func TestARegistryThatIsAway(t *testing.T) {
 	t.Run("at the end is tried again by Flush", func(t *testing.T) {
 		w := newWorld(t)
 		run := open(t, w, start)
-		w.announce = stream.ErrUnavailable
+		w.away(stream.ErrUnavailable)
 		if err := run.Finish(t.Context(), publish.End{}); !errors.Is(err, stream.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		w.announce = nil
+		w.away(nil)
 		ok(t, run.Close(t.Context()))
 		wantText(t, types(t, w, "r1"), "RUN_STARTED RUN_FINISHED")
 		wantText(t, states(t, w), "started@t1 finished@t1")

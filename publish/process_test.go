@@ -25,7 +25,7 @@ import (
 const producerEnv = "AGUIHUB_TEST_PRODUCER"
 
 // shortTTL is long enough for a producer on a busy machine to renew in time, and short enough to wait for.
-const shortTTL = 1500 * time.Millisecond
+const shortTTL = 2 * time.Second
 
 // produce publishes one run after its start: events until it is told to end the run by a cancel, or can't. It prints what
 // becomes of it.

@@ -69,6 +69,20 @@ func (w *world) Announce(ctx context.Context, info stream.RunInfo) error {
 	return w.Registry.Announce(ctx, info)
 }
 
+// fails has appends be kept or fail as a hook says from now on; nil has them kept.
+func (w *world) fails(hook func(recs []stream.Record) (keep bool, err error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.onAppend = hook
+}
+
+// away has announcements fail from now on; nil has them made.
+func (w *world) away(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.announce = err
+}
+
 func (w *world) writes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

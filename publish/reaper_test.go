@@ -216,15 +216,11 @@ func TestAnEndThatCouldNotBeAnnouncedIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		run := open(t, w, start)
-		w.mu.Lock()
-		w.announce = stream.ErrUnavailable
-		w.mu.Unlock()
+		w.away(stream.ErrUnavailable)
 		if err := run.Finish(t.Context(), publish.End{}); !errors.Is(err, stream.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		w.mu.Lock()
-		w.announce = nil
-		w.mu.Unlock()
+		w.away(nil)
 		stop := reap(t, w, w, 1, publish.ReaperConfig{})
 		time.Sleep(time.Minute) // the bubble's time
 		synctest.Wait()
