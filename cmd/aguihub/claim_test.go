@@ -51,6 +51,13 @@ func (a *slowAgent) count(thread string, n int) {
 	a.most = max(a.most, a.active[thread])
 }
 
+// atOnce is how many runs of a thread were under way at once, at most.
+func (a *slowAgent) atOnce() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.most
+}
+
 func (a *slowAgent) serve(w http.ResponseWriter, r *http.Request) {
 	var asked struct{ ThreadID, RunID string }
 	body, _ := io.ReadAll(r.Body)
@@ -138,8 +145,8 @@ func TestAThreadHasOneRunAtAllHubs(t *testing.T) {
 			t.Fatalf("round %d: %s: %d %s %v", round, r.run, r.status, r.body, r.err)
 		}
 	}
-	if agent.most != 1 {
-		t.Errorf("the agent had %d runs of the thread at once", agent.most)
+	if most := agent.atOnce(); most != 1 {
+		t.Errorf("the agent had %d runs of the thread at once", most)
 	}
 }
 
@@ -249,8 +256,8 @@ func TestSupersedingAtAllHubs(t *testing.T) {
 			t.Errorf("%s ends with %q", run, got)
 		}
 	}
-	if agent.most > 1 {
-		t.Errorf("the agent had %d runs of the thread at once", agent.most)
+	if most := agent.atOnce(); most > 1 {
+		t.Errorf("the agent had %d runs of the thread at once", most)
 	}
 	t.Logf("%d of %d were refused", refused, runs)
 }

@@ -180,8 +180,11 @@ func TestRunsThatNobodyAnnounced(t *testing.T) {
 		xadd(t, client, run, `{"type":"RUN_STARTED","threadId":"t-`+run+`","runId":"`+run+`"}`)
 		xadd(t, client, run, `{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`)
 	}
-	lease("leased", 7*time.Second) // longer than until the sweep; no hub counts a lease that it never saw
+	lease("leased", time.Hour)
 	lease("held", time.Hour)
+	// No hub counts a lease that it never saw.
+	eventually(t, "the lease is seen", func() bool { return client.Exists(ctx, "{agui:run:leased}:producer").Val() == 1 })
+	lease("leased", 100*time.Millisecond)
 	eventually(t, "both are ended", func() bool { return len(ends(t, client, "leased")) > 0 && len(ends(t, client, "idle")) > 0 })
 	for run, want := range map[string]string{"leased": "RUN_ERROR producer_lost", "idle": "RUN_ERROR idle"} {
 		if got := ends(t, client, run); len(got) != 1 || got[0] != want {
