@@ -23,7 +23,7 @@ var arrows = map[string][]string{
 	"metrics":      {},
 
 	"stream":            {"metrics"},
-	"stream/streamtest": {"stream"},
+	"stream/streamtest": {"loadtest/process", "stream"},
 	"publish":           {"agui", "metrics", "stream"},
 	"bridge":            {"agui", "agui/framing", "metrics", "publish"},
 	"demo":              {"metrics", "publish", "stream"},

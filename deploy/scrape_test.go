@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aguihub/aguihub/loadtest/process"
 	"github.com/aguihub/aguihub/stream/streamtest"
 )
 
@@ -52,12 +52,11 @@ func get(ctx context.Context, url string) (int, string, error) {
 // freeAddr is an address of loopback that nobody listens on right now.
 func freeAddr(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := process.FreePort(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return "127.0.0.1:" + port
 }
 
 // background runs a program until the test ends.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/aguihub/aguihub/loadtest/process"
 	"github.com/aguihub/aguihub/stream"
 	"github.com/aguihub/aguihub/stream/streamtest"
 )
@@ -21,14 +22,11 @@ import (
 // patience: a master that is only slow isn't replaced.
 func startSentinel(t *testing.T, master *streamtest.Server) (addr string, sentinel *redis.SentinelClient) {
 	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	port, err := process.FreePort(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr = l.Addr().String()
-	_, port, _ := net.SplitHostPort(addr)
-	_ = l.Close()
+	addr = net.JoinHostPort("127.0.0.1", port)
 	_, watched, _ := net.SplitHostPort(master.Addr())
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor m 127.0.0.1 %s 1\n"+

@@ -14,13 +14,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/aguihub/aguihub/loadtest/process"
 	"github.com/aguihub/aguihub/stream/streamtest"
 )
 
@@ -59,12 +59,11 @@ func certificate(t *testing.T) (cert, key string) {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := process.FreePort(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	return port
 }
 
 // serves has a hub do all that Redis is needed for, and says how it learns of entries without wake-ups.

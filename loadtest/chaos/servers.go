@@ -26,22 +26,28 @@ type server struct {
 	dir    string
 	port   string
 	extra  []string
-	cmd    *exec.Cmd // nil while it is dead
+	proc   *process.Process // nil while it is dead
 	client *redis.Client
 }
 
+// portAttempts is how often a port that somebody else took first is replaced by another.
+const portAttempts = 5
+
 func newServer(ctx context.Context, dir string, extra ...string) (*server, error) {
-	port, err := process.FreePort(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &server{dir: dir, port: port, extra: extra}
-	s.client = plainClient(s.addr())
-	if err := s.start(ctx); err != nil {
+	var err error
+	for range portAttempts {
+		s := &server{dir: dir, extra: extra}
+		if s.port, err = process.FreePort(ctx); err != nil {
+			return nil, err
+		}
+		s.client = plainClient(s.addr())
+		if err = s.start(ctx); err == nil {
+			return s, nil
+		}
 		s.kill()
-		return nil, err
+		_ = s.client.Close()
 	}
-	return s, nil
+	return nil, err
 }
 
 func plainClient(addr string) *redis.Client {
@@ -54,23 +60,24 @@ func (s *server) start(ctx context.Context) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "redis-server", append([]string{
+	p, err := process.Start(ctx, nil, "redis-server", append([]string{
 		"--port", s.port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "no",
 		"--maxmemory-policy", "noeviction", "--notify-keyspace-events", "Kt", "--repl-diskless-sync-delay", "0", "--loglevel", "warning",
 	}, s.extra...)...)
-	if err := cmd.Start(); err != nil {
+	if err != nil {
 		return err
 	}
-	s.cmd = cmd
-	return process.WaitFor(ctx, "redis-server", func(ctx context.Context) error { return s.client.Ping(ctx).Err() })
+	s.proc = p
+	return p.Serving(ctx, func(ctx context.Context) error {
+		return p.Answers(s.client.Info(ctx, "server", "persistence").Result())
+	})
 }
 
 // kill kills the server as a crash would.
 func (s *server) kill() {
-	if s.cmd != nil {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
-		s.cmd = nil
+	if s.proc != nil {
+		s.proc.Kill()
+		s.proc = nil
 	}
 }
 
@@ -201,6 +208,7 @@ func (p *proxy) close() {
 type hub struct {
 	binary string
 	args   []string
+	listen string // host:port
 	base   string // http://host:port
 	// metrics is the address of the metrics, goroutines how many there were when it had started first.
 	metrics    string
@@ -211,21 +219,20 @@ type hub struct {
 
 var banner = regexp.MustCompile(`attach +ws(://[^/]+)/`)
 
-// start starts the process, on its first port again where it had one.
+// start starts the process, on its first ports again where it had some.
 func (h *hub) start(ctx context.Context) error {
-	listen := "127.0.0.1:0"
-	if h.base != "" {
-		listen = h.base[len("http://"):]
-	}
-	if h.metrics == "" {
+	for _, addr := range []*string{&h.listen, &h.metrics} {
+		if *addr != "" {
+			continue
+		}
 		port, err := process.FreePort(ctx)
 		if err != nil {
 			return err
 		}
-		h.metrics = "127.0.0.1:" + port
+		*addr = "127.0.0.1:" + port
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), h.binary, append([]string{
-		"--listen=" + listen, "--metrics-listen=" + h.metrics, "--no-demo", "--log-level=warn", "--attach-wait=5s",
+		"--listen=" + h.listen, "--metrics-listen=" + h.metrics, "--no-demo", "--log-level=warn", "--attach-wait=5s",
 	}, h.args...)...)
 	from, err := h.log.Seek(0, io.SeekEnd)
 	if err != nil {

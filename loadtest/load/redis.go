@@ -35,7 +35,9 @@ func startRedis(ctx context.Context, log io.Writer, extra ...string) (*Redis, er
 		return nil, err
 	}
 	r.client = redis.NewClient(&redis.Options{Addr: r.addr, MaxRetries: -1, DisableIdentity: true})
-	err = r.process.Serving(ctx, func(ctx context.Context) error { return r.client.Ping(ctx).Err() })
+	err = r.process.Serving(ctx, func(ctx context.Context) error {
+		return r.process.Answers(r.client.Info(ctx, "server", "persistence").Result())
+	})
 	if err != nil {
 		r.close()
 		return nil, err

@@ -13,15 +13,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // patience is how long a server may take to serve.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
-// WaitFor polls until ok returns nil, for a minute at most.
+// WaitFor polls until ok returns nil, for two minutes at most.
 func WaitFor(ctx context.Context, what string, ok func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -48,25 +49,41 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Ports that FreePort looks through: below those that the kernel gives to outgoing connections, of which a load has
-// thousands, and one of them would soon have what was free a moment ago.
+// Ports that FreePort looks through: those, and the ones on which nodes of a Redis Cluster at them speak with each other,
+// are below those that the kernel gives to outgoing connections, of which a load has thousands, and one of them would soon
+// have what was free a moment ago, or what a server left that is to start again.
 const (
 	firstPort = 10_000
-	ports     = 22_000
+	ports     = 10_000
+	toBus     = 10_000 // from the port of a node to that of the cluster's bus
 )
 
-// FreePort is a port of loopback that nobody listens on now.
+// lastPort is the one that was given last: from one place in each program, so that whoever asks at the same time gets others.
+var lastPort atomic.Int64
+
+func init() { lastPort.Store(rand.Int64N(ports)) }
+
+// FreePort is a port of loopback that nobody listens on now, nor on that of its cluster's bus, and that wasn't given before.
 func FreePort(ctx context.Context) (port string, err error) {
-	var config net.ListenConfig
 	for range 100 {
-		var l net.Listener
-		port = strconv.Itoa(firstPort + rand.N(ports))
-		if l, err = config.Listen(ctx, "tcp", "127.0.0.1:"+port); err == nil {
-			_ = l.Close()
-			return port, nil
+		n := firstPort + int(lastPort.Add(1)%ports)
+		if err = freeWithBus(ctx, n); err == nil {
+			return strconv.Itoa(n), nil
 		}
 	}
 	return "", fmt.Errorf("a free port: %w", err)
+}
+
+// freeWithBus fails where somebody listens on a port or on that of its cluster's bus.
+func freeWithBus(ctx context.Context, port int) error {
+	for _, p := range []int{port, port + toBus} {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
+		if err != nil {
+			return fmt.Errorf("port %d: %w", p, err)
+		}
+		_ = l.Close()
+	}
+	return nil
 }
 
 // BuildHub builds the hub's program into dir. It must be called inside the module.
@@ -103,6 +120,9 @@ func Start(ctx context.Context, log io.Writer, program string, args ...string) (
 	return p, nil
 }
 
+// Pid is the program's process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
 // errEnded says that a program ended by itself.
 var errEnded = errors.New("it has ended")
 
@@ -122,6 +142,20 @@ func (p *Process) Serving(ctx context.Context, ok func(ctx context.Context) erro
 	err := WaitFor(ctx, p.Name, ok)
 	if err != nil {
 		return fmt.Errorf("%w: %w: %s", err, context.Cause(ctx), p.log)
+	}
+	return nil
+}
+
+// Answers takes what a redis-server told of "server" and "persistence" by INFO. It fails unless that is the program, and not
+// another one that has its port, and has read its data.
+func (p *Process) Answers(info string, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case !strings.Contains(info, "process_id:"+strconv.Itoa(p.Pid())+"\r\n"):
+		return errors.New("another program has the port")
+	case !strings.Contains(info, "loading:0"):
+		return errors.New("it reads its data")
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package process
 import (
 	"context"
 	"errors"
+	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,5 +68,51 @@ func TestAProgramIsWatchedUntilItIsKilled(t *testing.T) {
 	p.Kill()
 	if _, err := p.RSS(); err == nil {
 		t.Error("it is there still")
+	}
+}
+
+// The rule: a port is free only where a node of a cluster could live, its bus included.
+func TestAFreePortHasItsBusFree(t *testing.T) {
+	port, err := FreePort(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n+toBus >= 32768 {
+		t.Errorf("the bus of %d is among the ports of outgoing connections", n)
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(n+toBus)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if freeWithBus(t.Context(), n) == nil {
+		t.Error("the bus is taken")
+	}
+}
+
+// The rule: what answers on the port of a redis-server is that one, and has its data.
+func TestAnswersComeFromTheProgram(t *testing.T) {
+	p, err := Start(t.Context(), nil, "sleep", "60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	pid := "# Server\r\nprocess_id:" + strconv.Itoa(p.Pid())
+	for info, good := range map[string]bool{
+		pid + "\r\nrun_id:x\r\nloading:0\r\n":  true,
+		pid + "\r\nrun_id:x\r\nloading:1\r\n":  false,
+		pid + "0\r\nrun_id:x\r\nloading:0\r\n": false,
+		"":                                     false,
+	} {
+		if err := p.Answers(info, nil); (err == nil) != good {
+			t.Errorf("%q: %v", info, err)
+		}
+	}
+	if cause := errors.New("down"); !errors.Is(p.Answers(pid+"\r\nloading:0", cause), cause) {
+		t.Error("an error is none")
 	}
 }

@@ -1,7 +1,6 @@
 package streamtest
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 
@@ -24,7 +23,7 @@ func StartCluster(tb testing.TB) (url string, client *redis.ClusterClient) {
 			tb.Fatal(err)
 		}
 		if n > 0 {
-			if err := c.ClusterMeet(tb.Context(), "127.0.0.1", strconv.Itoa(all[0].port)).Err(); err != nil {
+			if err := c.ClusterMeet(tb.Context(), "127.0.0.1", all[0].port).Err(); err != nil {
 				tb.Fatal(err)
 			}
 		}

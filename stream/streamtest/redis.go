@@ -3,17 +3,17 @@
 package streamtest
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"net"
 	"os/exec"
-	"strconv"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/aguihub/aguihub/loadtest/process"
 )
 
 const (
@@ -36,14 +36,12 @@ Install Redis 7.0 or newer (or Valkey, with redis-server as its link), for examp
 // it comes back with all data after Kill and Start.
 type Server struct {
 	dir  string
-	path string
 	args []string
 	env  []string // beside the test's own
-	port int
+	port string
 
-	mu  sync.Mutex
-	cmd *exec.Cmd
-	out *bytes.Buffer
+	mu   sync.Mutex
+	proc *process.Process // nil while it is dead
 }
 
 // StartRedis starts a redis-server for this test and kills it at the end. extra are further arguments of its command
@@ -56,37 +54,27 @@ func StartRedis(tb testing.TB, extra ...string) *Server {
 // startRedis is StartRedis with more in the server's environment.
 func startRedis(tb testing.TB, env []string, extra ...string) *Server {
 	tb.Helper()
-	path, err := exec.LookPath("redis-server")
+	_, err := exec.LookPath("redis-server")
 	if err != nil {
 		tb.Fatal(missing)
 	}
-	s := &Server{dir: tb.TempDir(), path: path, args: extra, env: env}
+	s := &Server{dir: tb.TempDir(), args: extra, env: env}
 	tb.Cleanup(s.Kill)
 	for range portAttempts {
-		s.port = freePort(tb)
+		if s.port, err = process.FreePort(tb.Context()); err != nil {
+			break
+		}
 		if err = s.start(tb.Context()); err == nil {
 			return s
 		}
 		s.Kill()
 	}
-	tb.Fatalf("redis-server: %v\n%s", err, s.out)
+	tb.Fatal(err)
 	return nil
 }
 
-// freePort returns a port that nobody listens on right now.
-func freePort(tb testing.TB) int {
-	tb.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // Addr returns host:port.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", s.port) }
 
 // URL returns the URL for stream.Connect.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
@@ -95,84 +83,50 @@ func (s *Server) URL() string { return "redis://" + s.Addr() }
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cmd == nil {
+	if s.proc == nil {
 		return 0
 	}
-	return s.cmd.Process.Pid
+	return s.proc.Pid()
 }
 
 // Kill kills the server as a crash would and waits for its end. It may be called at any time.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cmd == nil {
-		return
+	if s.proc != nil {
+		s.proc.Kill()
+		s.proc = nil
 	}
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
-	s.cmd = nil
 }
 
 // Start starts a killed server again, on the same port with the same data, and waits until it serves.
 func (s *Server) Start(tb testing.TB) {
 	tb.Helper()
 	if err := s.start(tb.Context()); err != nil {
-		tb.Fatalf("redis-server: %v\n%s", err, s.out)
+		tb.Fatal(err)
 	}
 }
 
 func (s *Server) start(ctx context.Context) error {
-	args := append([]string{
-		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no",
+	// What a test sets in the environment is for the server alone.
+	args := slices.Concat(s.env, []string{
+		"redis-server", "--port", s.port, "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no",
 		"--save", "", "--appendonly", "yes", "--appendfsync", "no", "--maxmemory-policy", "noeviction",
-	}, s.args...)
-	// The context must not kill it: at the end of a test cleanups still talk to the server.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.path, args...)
-	cmd.Env = append(cmd.Environ(), s.env...)
-	s.mu.Lock()
-	s.out = &bytes.Buffer{}
-	cmd.Stdout, cmd.Stderr = s.out, s.out
-	if err := cmd.Start(); err != nil {
-		s.mu.Unlock()
+	}, s.args)
+	p, err := process.Start(ctx, nil, "env", args...)
+	if err != nil {
 		return err
 	}
-	s.cmd = cmd
+	p.Name = "redis-server"
+	s.mu.Lock()
+	s.proc = p
 	s.mu.Unlock()
-	return s.waitServing(ctx)
-}
-
-// waitServing waits until the server, and no other one on its port, answers PING.
-func (s *Server) waitServing(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
 	defer func() { _ = client.Close() }()
-	pid := "process_id:" + strconv.Itoa(s.Pid())
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for {
-		err := client.Ping(ctx).Err()
-		if err == nil {
-			info, infoErr := client.Info(ctx, "server").Result()
-			switch {
-			case infoErr != nil:
-				err = infoErr
-			case !bytes.Contains([]byte(info), []byte(pid)):
-				return errPortTaken
-			default:
-				return nil
-			}
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return err
-		}
-	}
+	return p.Serving(ctx, func(ctx context.Context) error {
+		return p.Answers(client.Info(ctx, "server", "persistence").Result())
+	})
 }
-
-// errPortTaken says that another server answers on the port that was thought to be free.
-var errPortTaken = errors.New("another server has the port")
 
 // Client returns a client of the server, for commands that package stream doesn't offer. It is closed at the
 // end of the test.
