@@ -57,7 +57,7 @@ var proxies = map[string]func(t *testing.T, listen string, hubs [2]*restarted){
 		config := filepath.Join(dir, "nginx.conf")
 		text := strings.NewReplacer("listen 8080", "listen "+listen, "hub1:8080", hubs[0].base, "hub2:8080", hubs[1].base, "/tmp/nginx", dir+"/nginx").Replace(read(t, "nginx.conf"))
 		write(t, config, text)
-		background(t, sbin(t, "nginx"), "-p", dir, "-c", config, "-g", "daemon off;")
+		background(t, sbin(t, "nginx"), "-p", dir, "-c", config, "-g", "daemon off; master_process off;") // a worker of its own would outlive it
 	},
 	"haproxy": func(t *testing.T, listen string, hubs [2]*restarted) {
 		config := filepath.Join(t.TempDir(), "haproxy.cfg")

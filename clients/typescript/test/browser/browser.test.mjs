@@ -163,7 +163,7 @@ async function nginx(t, ports, websockets = true) {
   const dir = fs.mkdtempSync("/tmp/aguihub-nginx-"), port = await freePort();
   const upgrade = websockets ? "proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $connection_upgrade;" : "if ($http_upgrade) { return 403; } proxy_set_header Connection '';";
   fs.writeFileSync(path.join(dir, "nginx.conf"), `
-    daemon off; pid ${dir}/pid; error_log ${dir}/error.log; events {}
+    daemon off; master_process off; pid ${dir}/pid; error_log ${dir}/error.log; events {}
     http {
       access_log off; client_body_temp_path ${dir}/a; proxy_temp_path ${dir}/b; fastcgi_temp_path ${dir}/c; uwsgi_temp_path ${dir}/d; scgi_temp_path ${dir}/e;
       map $http_upgrade $connection_upgrade { default upgrade; '' ''; }

@@ -10,10 +10,15 @@ export const uid = () => Math.random().toString(36).slice(2, 10);
 /** How long anything may take that a page is waited for, in milliseconds: machines that run all tests at once are slow. */
 export const patience = 60_000;
 
-/** A port for a server to come. It is none of those that systems give to whoever asks for any: nobody gets it by chance meanwhile. */
+let lastPort = Math.floor(Math.random() * 10_000);
+
+/**
+ * A port for a server to come. It is none of those that systems give to whoever asks for any, and none that was given before:
+ * nobody gets it by chance meanwhile.
+ */
 function freePort() {
   return new Promise((resolve) => {
-    const port = 10_000 + Math.floor(Math.random() * 22_000), s = net.createServer();
+    const port = 10_000 + (++lastPort % 10_000), s = net.createServer();
     s.on("error", () => resolve(freePort()));
     s.listen(port, "127.0.0.1", () => s.close(() => resolve(port)));
   });
