@@ -175,12 +175,12 @@ func TestAHandServesOthersBeforeItServesTheSameAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer peers.Close()
+	defer func() { _ = peers.Close() }()
 	conn, err := d.DialContext(t.Context(), "tcp", peers.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	c := newConn(f.server, lines)
 	c.ctx, c.cancel = context.WithCancelCause(t.Context())
 	defer c.cancel(nil)
