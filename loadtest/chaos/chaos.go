@@ -143,7 +143,7 @@ type world struct {
 }
 
 // settle is how long after the end of the faults what is open may take to come to its end.
-const settle = 45 * time.Second
+const settle = 2 * time.Minute
 
 // Run runs chaos. Its error says that it couldn't be done; what the hubs did wrong is in the report.
 func Run(ctx context.Context, config Config) (*Report, error) {

@@ -15,7 +15,7 @@ import (
 
 var (
 	duration = flag.Duration("chaos", 9*time.Second, "how long each of the chaos tests makes trouble")
-	seed     = flag.Uint64("chaos.seed", 1, "seed of the chaos tests")
+	seed     = flag.Uint64("chaos.seed", 3, "seed of the chaos tests; with this one what loses entries comes first, however few faults there are")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -111,7 +111,7 @@ func (r *row) shrink() {
 		w := &r.trials[i].workload
 		w.Subscribers, w.Runs = (w.Subscribers+49)/50, (w.Runs+49)/50
 		w.History, w.Joins = w.History/50, w.Joins/10
-		w.Warmup, w.Duration = 100*time.Millisecond, 400*time.Millisecond
+		w.Warmup, w.Duration, w.Patience = 100*time.Millisecond, 400*time.Millisecond, time.Minute
 	}
 }
 

@@ -42,7 +42,7 @@ func TestAQuickComparison(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := Run(t.Context(), Config{
-		Hub: program, Self: os.Args[0], Dir: t.TempDir(), Rows: []string{"fanout", "reads"}, Quick: true, Limit: time.Minute, Log: io.Discard,
+		Hub: program, Self: os.Args[0], Dir: t.TempDir(), Rows: []string{"fanout", "reads"}, Quick: true, Limit: 10 * time.Minute, Log: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)

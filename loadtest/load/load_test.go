@@ -38,7 +38,7 @@ func TestEachPartyDelivers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	short := Workload{Runs: 1, Rate: 100, Subscribers: 5, Warmup: 200 * time.Millisecond, Duration: 800 * time.Millisecond}
+	short := Workload{Runs: 1, Rate: 100, Subscribers: 5, Warmup: 200 * time.Millisecond, Duration: 800 * time.Millisecond, Patience: time.Minute}
 	many := short
 	many.Runs, many.Hubs, many.Joins, many.Slow, many.Judged = 3, 2, 20, 1, 3
 	long := short
@@ -159,7 +159,13 @@ func TestWhatGoesWrongIsFound(t *testing.T) {
 func measureFaulty(t *testing.T, fault string) *Result {
 	t.Helper()
 	p := Party{Start: func(context.Context, Setting) (System, error) { return &faulty{fault: fault}, nil }}
-	w := Workload{Rate: 100, Subscribers: 2, Warmup: time.Millisecond, Duration: 500 * time.Millisecond, Patience: time.Second}
+	w := Workload{Rate: 100, Subscribers: 2, Warmup: time.Millisecond, Duration: 500 * time.Millisecond, Patience: time.Minute}
+	switch fault {
+	case "silent": // it is waited for in vain
+		w.Patience = time.Second
+	case "late": // so that a machine that is slow at its end is nothing beside it
+		w.Duration = 3 * time.Second
+	}
 	r, err := Bench{}.Measure(t.Context(), p, w)
 	if err != nil {
 		t.Fatal(err)
