@@ -32,7 +32,7 @@ const (
 	// patience bounds every wait. It only matters to failing tests, and to machines that have others to serve.
 	patience = 2 * time.Minute
 	// quiet is how long nothing must come for the past to have come: hubs on loopback need a hundredth of it.
-	quiet = 25 * time.Millisecond
+	quiet = 50 * time.Millisecond
 	// inFlight is how many streams are published at once.
 	inFlight = 8
 )

@@ -38,7 +38,7 @@ class Subscription {
   rest() {
     clearTimeout(this.timer);
     const seen = this.lines.length;
-    this.timer = setTimeout(async () => { await turn(); await turn(); if (this.lines.length === seen) this.settle(); }, this.snapshot ? this.job.quiet : 20 * this.job.quiet);
+    this.timer = setTimeout(async () => { await turn(); await turn(); if (this.lines.length === seen) this.settle(); }, this.snapshot ? this.job.quiet : 10 * this.job.quiet);
   }
   fail(why) { this.failed ||= why; this.close(); }
   leave() { this.leaving = true; this.close(); }
