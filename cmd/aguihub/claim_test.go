@@ -268,7 +268,7 @@ func TestAHubThatIsKilledBeforeItsAgentAnswers(t *testing.T) {
 	agent := newSlowAgent(t)
 	redis := streamtest.StartRedis(t)
 	client := redis.Client(t)
-	args := []string{"--redis", redis.URL(), "--lease-ttl", "1s", "--agent", "a=" + agent.URL}
+	args := []string{"--redis", redis.URL(), "--lease-ttl", "2s", "--agent", "a=" + agent.URL}
 	doomed, other := startHub(t, args...), startHub(t, args...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -278,7 +278,7 @@ func TestAHubThatIsKilledBeforeItsAgentAnswers(t *testing.T) {
 		defer agent.mu.Unlock()
 		return agent.active["t"] == 1
 	})
-	time.Sleep(1200 * time.Millisecond) // longer than a lease: it is renewed, and the thread with it
+	time.Sleep(2400 * time.Millisecond) // longer than a lease: it is renewed, and the thread with it
 	if status, body, err := inThread(ctx, other, "t", "k2", ""); err != nil || status != http.StatusConflict {
 		t.Fatalf("beside it: %d %s %v", status, body, err)
 	}

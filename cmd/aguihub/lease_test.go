@@ -54,7 +54,7 @@ func TestAHubThatIsKilled(t *testing.T) {
 	t.Parallel()
 	server := streamtest.StartRedis(t)
 	client := server.Client(t)
-	flags := []string{"--redis", server.URL(), "--lease-ttl", "1500ms"}
+	flags := []string{"--redis", server.URL(), "--lease-ttl", "3s"}
 	dying := startHub(t, append(flags, "--demo")...)
 	left := [2]*hub{startHub(t, flags...), startHub(t, flags...)}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

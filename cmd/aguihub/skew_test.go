@@ -22,7 +22,7 @@ func TestClocksThatAreSet(t *testing.T) {
 	close(eager.begin)
 	server, clock := streamtest.StartSkewed(t, time.Hour)
 	client := server.Client(t)
-	const ttl = 6 * time.Second
+	const ttl = 9 * time.Second
 	args := []string{"--redis", server.URL(), "--lease-ttl", ttl.String(), "--agent", "eager=" + eager.URL, "--agent", "silent=" + silent.URL}
 	doomed, other := startHub(t, args...), startHub(t, args...)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
