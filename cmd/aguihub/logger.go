@@ -35,7 +35,7 @@ func newLogger(level, format string, w io.Writer) (*zap.Logger, error) {
 // are anybody's to make: at level debug.
 type serverLog struct{ logger *zap.Logger }
 
-// Write implements io.Writer; each call is a message.
+// Write implements io.Writer; each call is a message, which is the caller's again when it returns.
 func (l serverLog) Write(message []byte) (int, error) {
 	level := zapcore.WarnLevel
 	switch {
@@ -44,6 +44,6 @@ func (l serverLog) Write(message []byte) (int, error) {
 	case bytes.HasPrefix(message, []byte("http: TLS handshake error")):
 		level = zapcore.DebugLevel
 	}
-	l.logger.Log(level, "HTTP server", zap.ByteString("said", bytes.TrimSpace(message)))
+	l.logger.Log(level, "HTTP server", zap.String("said", string(bytes.TrimSpace(message))))
 	return len(message), nil
 }

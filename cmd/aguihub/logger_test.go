@@ -32,3 +32,17 @@ func TestAHandlerThatPanicsIsLoggedAsAnError(t *testing.T) {
 		t.Errorf("logged: %v", seen.All())
 	}
 }
+
+// A line that was logged stays what it was: the buffer that it came in holds the next one.
+func TestWhatAServerLoggedStays(t *testing.T) {
+	t.Parallel()
+	core, seen := observer.New(zapcore.DebugLevel)
+	line := []byte("http: panic serving: first\n")
+	if _, err := (serverLog{zap.New(core)}).Write(line); err != nil {
+		t.Fatal(err)
+	}
+	copy(line, "another line altogether")
+	if got := seen.All()[0].ContextMap()["said"]; got != "http: panic serving: first" {
+		t.Errorf("logged: %v", got)
+	}
+}

@@ -324,7 +324,7 @@ func TestPost(t *testing.T) {
 		}
 		return `{"threadId":"t1","runId":"other","messages":[` + strings.Join(messages, ",") + `],"tools":[],"context":[]}`
 	}
-	f := start(t, backfill.Config{MaxEvent: 32 << 20, Hub: hub.Config{QueueBytes: 32 << 20}}, transport.Config{MaxBody: 1000})
+	f := start(t, backfill.Config{MaxEvent: 32 << 20, Hub: hub.Config{QueueBytes: 32 << 20}}, transport.Config{MaxBody: 1000, Silence: time.Hour})
 	f.Begin(t, "r1", "t1")
 	f.Append(t, "r1", tt.TextStart)
 	f.Begin(t, "big", "t2")
