@@ -86,6 +86,16 @@ func handmade() []oracle.Stream {
 {"type":"TOOL_CALL_END","toolCallId":"c"}
 {"type":"SUBAGENT_FINISHED","subagentRunId":"s"}
 {"type":"RUN_FINISHED","threadId":"t","runId":"r"}`)),
+		// Parts in the form of clients before 1.0.0, which each client takes as its version does.
+		oracle.NewStream("legacy parts", lines(`
+{"type":"RUN_STARTED","threadId":"t","runId":"r","input":{"threadId":"t","runId":"r","state":null,"tools":[],"context":[],"forwardedProps":{},"messages":[{"id":"u","role":"user","content":[{"type":"text","text":"look"},{"type":"binary","mimeType":"image/png","data":"AA=="},{"type":"binary","mimeType":"application/pdf","url":"http://h/p","filename":"p"}]}]}}
+{"type":"TEXT_MESSAGE_START","messageId":"m"}
+{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"a"}
+{"type":"TEXT_MESSAGE_END","messageId":"m"}
+{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"n","parentMessageId":"m"}
+{"type":"TOOL_CALL_END","toolCallId":"c"}
+{"type":"TOOL_CALL_RESULT","messageId":"o","toolCallId":"c","content":"x"}
+{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`)),
 		// Opened again without its tag, then dropped: its owner goes on with the tag.
 		oracle.NewStream("dropped", lines(`
 {"type":"RUN_STARTED","threadId":"t","runId":"r"}
@@ -104,6 +114,10 @@ func handmade() []oracle.Stream {
 // contradicting names the streams that use an id under two owners, with how: attaches to them may be impossible. The
 // generator makes none by itself; in the corpus there is none.
 var contradicting = map[string]string{}
+
+// asWritten names the streams that older clients read otherwise than 1.0.0 does, and yet to the same end wherever they
+// attach, since a hub restates it as it was written: 1.0.0 makes media of parts of type binary, older ones leave them.
+var asWritten = map[string]bool{"legacy parts": true, "dotnet-step08_multimodalmessages-withinput": true}
 
 // attribution matches what the client says of an event whose subagent isn't the owner.
 var attribution = regexp.MustCompile(`subagentRunId '.*' does not match|is owned by`)
@@ -219,10 +233,10 @@ func (m *measure) stream(t *testing.T, s oracle.Stream, withInput bool) {
 }
 
 // reads says whether this client, watching, reads the stream as 1.0.0 does. A hub restates the past as 1.0.0 reads it,
-// since it can't know who asks; where an older client's own reading differs, its two ways can't end equal.
+// since it can't know who asks; where an older client's own reading differs, its two ways needn't end equal.
 func (m *measure) reads(t *testing.T, s oracle.Stream, all [][]byte, initial *oracle.Initial, own oracle.Snapshot) bool {
 	t.Helper()
-	if m.version == oracle.V1 {
+	if m.version == oracle.V1 || asWritten[s.Name] {
 		return true
 	}
 	newest := m.oracle.Replay(t, oracle.Job{Lines: all, Initial: initial})
@@ -321,7 +335,7 @@ func (m *measure) flush(t *testing.T) {
 // otherwiseAt says whether this client, watching, held something else at k than 1.0.0 does.
 func (m *measure) otherwiseAt(t *testing.T, c attachCase) bool {
 	t.Helper()
-	if m.version == oracle.V1 {
+	if m.version == oracle.V1 || asWritten[c.name] {
 		return false
 	}
 	own := m.oracle.Replay(t, c.watched)
