@@ -154,7 +154,7 @@ func (p *Process) Answers(info string, err error) error {
 		return err
 	case !strings.Contains(info, "process_id:"+strconv.Itoa(p.Pid())+"\r\n"):
 		return errors.New("another program has the port")
-	case !strings.Contains(info, "loading:0"):
+	case !strings.Contains(info, "\nloading:0\r\n"): // beside async_loading:0
 		return errors.New("it reads its data")
 	}
 	return nil

@@ -103,10 +103,10 @@ func TestAnswersComeFromTheProgram(t *testing.T) {
 	defer p.Kill()
 	pid := "# Server\r\nprocess_id:" + strconv.Itoa(p.Pid())
 	for info, good := range map[string]bool{
-		pid + "\r\nrun_id:x\r\nloading:0\r\n":  true,
-		pid + "\r\nrun_id:x\r\nloading:1\r\n":  false,
-		pid + "0\r\nrun_id:x\r\nloading:0\r\n": false,
-		"":                                     false,
+		pid + "\r\n\r\n# Persistence\r\nloading:0\r\nasync_loading:0\r\n":  true,
+		pid + "\r\n\r\n# Persistence\r\nloading:1\r\nasync_loading:0\r\n":  false,
+		pid + "0\r\n\r\n# Persistence\r\nloading:0\r\nasync_loading:0\r\n": false,
+		"": false,
 	} {
 		if err := p.Answers(info, nil); (err == nil) != good {
 			t.Errorf("%q: %v", info, err)
