@@ -58,7 +58,8 @@ func (r *rig) cancel(t *testing.T, run, body string) *http.Response {
 	return resp
 }
 
-// state is what the look-ups say of a run: the one of the run, and the list.
+// state is what the look-ups say of a run, the one of the run and the list, which are asked one after the other: both where
+// they don't say the same.
 func (r *rig) state(t *testing.T, run string) (state string, since int64) {
 	t.Helper()
 	var one struct {
@@ -72,7 +73,7 @@ func (r *rig) state(t *testing.T, run string) (state string, since int64) {
 	r.get(t, "/v1/runs", &list)
 	for _, x := range list.Runs {
 		if x.Run == run && x.State != one.State {
-			t.Errorf("the list says %s, the run %s", x.State, one.State)
+			one.State += ", and " + x.State + " in the list"
 		}
 	}
 	return one.State, one.Since
@@ -97,7 +98,13 @@ func (r *rig) get(t *testing.T, path string, v any) {
 
 func wantState(t *testing.T, r *rig, run, want string) {
 	t.Helper()
-	streamtest.Eventually(t, run+" is "+want, func() bool { got, _ := r.state(t, run); return got == want })
+	got := ""
+	defer func() {
+		if got != want {
+			t.Errorf("%s is %s, not %s", run, got, want)
+		}
+	}()
+	streamtest.Eventually(t, run+" is "+want, func() bool { got, _ = r.state(t, run); return got == want })
 }
 
 func TestCancel(t *testing.T) {
