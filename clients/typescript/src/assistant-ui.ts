@@ -26,6 +26,9 @@ export interface HubHistory {
   append(): Promise<void>;
 }
 
+/** The id of the message that waits for answers where the run that asks has said nothing else. assistant-ui keeps it to itself, being blank. */
+const silent = "aguihub-interrupt";
+
 /**
  * The history of an agent's thread for assistant-ui's AG-UI runtime: what the thread holds, and the answer that is under
  * way, from where it stands. Nothing needs to be stored, since the hub has it all.
@@ -33,18 +36,23 @@ export interface HubHistory {
 export function hubHistory(agent: HubAgent, options: HubHistoryOptions = {}): HubHistory {
   const { showThinking = true } = options;
   const resumed = new Map<string, Message[]>(); // answers by the ids of their questions
-  agent.restore = (messages) => restore(messages, resumed);
+  const renamed = new Map<string, string>(); // ids in the chat to those of the conversation
+  let question: string | undefined; // whose answer is resumed
+  agent.restore = (messages) => restore(messages.map((m) => ({ ...m, id: renamed.get(m.id) ?? m.id })), resumed);
   const shown = (messages: readonly Message[]) => fromAgUiMessages(messages, { showThinking });
   return {
     async load() {
       const held = await conversation(agent);
       const [asked, answer] = split(held.messages);
+      question = asked.at(-1)?.id;
       const state = held.state == null ? {} : { state: held.state };
-      if (held.activeRun) return { ...ExportedMessageRepository.fromArray(shown(asked)), ...state, unstable_resume: true };
-      const repository = ExportedMessageRepository.fromArray(shown([...asked, ...answer]));
-      const last = repository.messages.findLast((m) => m.message.role === "assistant");
-      const waits = last && (await interrupts(agent));
-      if (waits) last.message = { ...last.message, ...waits, metadata: { ...last.message.metadata, ...waits.metadata } };
+      if (held.activeRun) return { ...ExportedMessageRepository.fromArray(told(shown(asked), renamed)), ...state, unstable_resume: true };
+      const waits = await interrupts(agent);
+      const all = shown([...asked, ...answer]);
+      if (waits && all.at(-1)?.role !== "assistant") all.push({ id: silent, role: "assistant", content: [] });
+      const repository = ExportedMessageRepository.fromArray(told(all, renamed));
+      const last = repository.messages.at(-1);
+      if (waits && last) last.message = { ...last.message, ...waits, metadata: { ...last.message.metadata, ...waits.metadata } };
       return { ...repository, ...state };
     },
 
@@ -62,9 +70,9 @@ export function hubHistory(agent: HubAgent, options: HubHistoryOptions = {}): Hu
       while (!abortSignal.aborted) {
         if (changed) {
           changed = false;
-          const [asked, answer] = split(agent.messages);
-          const question = asked.at(-1);
-          if (question) resumed.set(question.id, [...answer]);
+          const [asked, answer] = split(agent.messages, question);
+          const last = asked.at(-1);
+          if (last) resumed.set(last.id, [...answer]);
           yield { content: shown(answer).flatMap((m) => (m.role === "assistant" && Array.isArray(m.content) ? (m.content as unknown[]) : [])) };
         } else if (over) {
           if (over.error) throw over.error;
@@ -79,10 +87,27 @@ export function hubHistory(agent: HubAgent, options: HubHistoryOptions = {}): Hu
   };
 }
 
-/** What was asked last, with all before it, and what came of it. */
-function split(messages: readonly Message[]): [Message[], Message[]] {
-  const n = messages.findLastIndex((m) => m.role === "user") + 1;
+/**
+ * What was asked last, with all before it, and what came of it. A question that the chat is at stays that one, whatever is asked
+ * from elsewhere meanwhile: what came of that belongs behind the answer, not in its place.
+ */
+function split(messages: readonly Message[], question?: string): [Message[], Message[]] {
+  const asked = messages.findLastIndex((m) => m.role === "user" && m.id === question);
+  const n = (asked < 0 ? messages.findLastIndex((m) => m.role === "user") : asked) + 1;
   return [messages.slice(0, n), messages.slice(n)];
+}
+
+/** Messages as assistant-ui takes them: it refuses a whole history in which an id stands twice, as agents write some. */
+function told<M extends { id?: string | undefined }>(messages: M[], renamed: Map<string, string>): M[] {
+  const ids = new Set<string>();
+  return messages.map((m) => {
+    let id = m.id ?? "";
+    for (let n = 2; ids.has(id); n++) id = `${m.id ?? ""}~${n}`;
+    ids.add(id);
+    if (m.id === undefined || id === m.id) return m;
+    renamed.set(id, m.id);
+    return { ...m, id };
+  });
 }
 
 /**

@@ -88,16 +88,19 @@ test("a chat survives a reload in mid-answer, and what is asked next doesn't tel
 });
 
 /** An agent and its history, of the example's packages. */
-async function historyOf(threadId) {
+async function chatOf(threadId) {
   const dist = path.join(dir, "node_modules/@aguihub/client/dist");
   const [{ HubAgent }, { hubHistory }] = await Promise.all(["index.js", "assistant-ui.js"].map((f) => import(path.join(dist, f))));
-  return hubHistory(new HubAgent({ url: hub.url, threadId, WebSocket }));
+  const agent = new HubAgent({ url: hub.url, threadId, WebSocket });
+  return { agent, history: hubHistory(agent) };
 }
+const historyOf = async (threadId) => (await chatOf(threadId)).history;
 /** A run whose first events are published. */
-async function begun(events) {
-  const id = { thread: `t-${uid()}`, run: `r-${uid()}` }, asked = { id: `u-${id.run}`, role: "user", content: "do it" };
+async function begun(events, asked) {
+  const id = { thread: `t-${uid()}`, run: `r-${uid()}` };
+  asked ??= [{ id: `u-${id.run}`, role: "user", content: "do it" }];
   const all = [{ type: "RUN_STARTED", threadId: id.thread, runId: id.run }, ...events];
-  for (const e of all) await hub.pub.add(id.run, e, e === all[0] ? inputOf(id, [asked]) : undefined);
+  for (const e of all) await hub.pub.add(id.run, e, e === all[0] ? inputOf(id, asked) : undefined);
   await hub.pub.announce(id.run, id.thread);
   return { ...id, say: (e) => hub.pub.add(id.run, e) };
 }
@@ -113,6 +116,41 @@ test("interrupts that wait for an answer wait for it after a reload, too", async
   assert.equal(status.reason, "interrupt");
   assert.deepEqual(metadata.custom.agui.interrupts.map((i) => i.id), ["i1"]);
   assert.ok(!held.unstable_resume);
+});
+
+test("a run that asks and has said nothing else waits for its answer after a reload, too", async () => {
+  const earlier = [{ id: "u", role: "user", content: "hello" }, { id: "a", role: "assistant", content: "hi" }, { id: "u2", role: "user", content: "do it" }];
+  const { thread } = await begun([{ type: "RUN_FINISHED", threadId: "t", runId: "r", outcome: { type: "interrupt", interrupts: [{ id: "i1", reason: "sure?" }] } }], earlier);
+  const { messages } = await (await historyOf(thread)).load();
+  assert.deepEqual(messages.map((m) => [m.message.role, m.message.status?.reason]), [["user", undefined], ["assistant", "unknown"], ["user", undefined], ["assistant", "interrupt"]]);
+  assert.deepEqual(messages.at(-1).message.metadata.custom.agui.interrupts.map((i) => i.id), ["i1"]);
+});
+
+test("a history in which ids stand twice is a chat all the same, and is told with the ids that it has", async () => {
+  const said = [["u", "user", "one"], ["a", "assistant", "A"], ["u", "user", "two"], ["a", "assistant", "B"]].map(([id, role, content]) => ({ id, role, content }));
+  const { thread } = await begun([{ type: "RUN_FINISHED", threadId: "t", runId: "r" }], said);
+  const { agent, history } = await chatOf(thread), { MessageRepository } = await import(path.join(dir, "node_modules/@assistant-ui/core/dist/internal.js"));
+  const repository = new MessageRepository();
+  repository.import(await history.load());
+  const shown = repository.getMessages().map((m) => ({ id: m.id, role: m.role, content: m.content[0].text }));
+  assert.deepEqual(shown.map((m) => m.content), ["one", "A", "two", "B"]);
+  assert.deepEqual(agent.restore(shown), said);
+});
+
+test("what is asked from elsewhere meanwhile doesn't take the place of the answer that is resumed", async () => {
+  const r = await begun([{ type: "TEXT_MESSAGE_CHUNK", messageId: "m", role: "assistant", delta: "first" }]);
+  const { agent, history } = await chatOf(r.thread), question = (await history.load()).messages[0].message.id;
+  await r.say({ type: "RUN_FINISHED", threadId: r.thread, runId: r.run });
+  const run = `${r.run}-2`, asked = { id: "u2", role: "user", content: "and?" };
+  await hub.pub.add(run, { type: "RUN_STARTED", threadId: r.thread, runId: run }, inputOf({ run, thread: r.thread }, [{ id: question, role: "user", content: "do it" }, { id: "m", role: "assistant", content: "first" }, asked]));
+  await hub.pub.announce(run, r.thread);
+  await hub.pub.add(run, { type: "TEXT_MESSAGE_CHUNK", messageId: "m2", role: "assistant", delta: "second" });
+  await hub.pub.add(run, { type: "RUN_FINISHED", threadId: r.thread, runId: run });
+  let shown;
+  for await (const p of history.resume({ abortSignal: new AbortController().signal })) shown = p.content ?? shown;
+  assert.deepEqual(shown.map((p) => p.text), ["first", "second"]);
+  const told = agent.restore([{ id: question, role: "user", content: "do it" }, { id: "x", role: "assistant", content: "first\nsecond" }, { id: "u3", role: "user", content: "more" }]);
+  assert.deepEqual(told.map((m) => m.id), [question, "m", "u2", "m2", "u3"]);
 });
 
 test("an answer under way is resumed with its calls and their results, and an error says so", async () => {
