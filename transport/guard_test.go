@@ -19,7 +19,8 @@ func newGuard(t *testing.T) *transport.Guard {
 	t.Helper()
 	g, err := transport.NewGuard(
 		[]string{"hub.example.com", "Other.example:8443", "192.168.1.5"},
-		[]string{"https://app.example.com", "http://dev.example:3000", "capacitor://localhost"}, zap.NewNop())
+		[]string{"https://app.example.com", "http://dev.example:3000", "capacitor://localhost"}, zap.NewNop(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
