@@ -84,6 +84,9 @@ func TestFailoversBySentinel(t *testing.T) {
 	}
 	put("1")
 	c := followsBy(t, stream.TailAuto, url, "r", 1)
+	// A sentinel doesn't wait for what is on its way to the replica.
+	next := b.Client(t)
+	streamtest.Eventually(t, "it has reached the replica", func() bool { return next.XLen(t.Context(), "agui:run:r").Val() == 1 })
 	if err := sentinel.Failover(t.Context(), "m").Err(); err != nil {
 		t.Fatal(err)
 	}
